@@ -1,0 +1,1 @@
+//! postrider's store-postgres crate.
