@@ -1,0 +1,131 @@
+//! A destination: an immutable, content-addressed version of "where and how".
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Digest, canonical};
+
+/// The schema name of [`Destination`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Schema {
+    #[serde(rename = "postrider.destination/1")]
+    V1,
+}
+
+/// `postrider.destination/1`. Any change makes another digest, and so another generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Destination {
+    pub schema: Schema,
+    pub name: String,
+    /// 1, 2, …: counts the versions registered under this name.
+    pub generation: u64,
+    /// The transport: `jetstream`, `http`, `file`, …
+    pub kind: String,
+    /// The identity of the cluster, checked at connect where the transport can.
+    pub cluster: String,
+    /// The transport's own address of the place: a subject template, a URL path, a file name.
+    pub target: String,
+    /// What the transport needs beyond the target to know the right place, such as a stream name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    pub key: Key,
+    pub partitioner: Partitioner,
+    pub serializer: Serializer,
+    pub durability: Durability,
+    /// The `type` of the receipts that close deliveries here, such as `jetstream.ack/1`.
+    pub receipt_type: String,
+    pub ordering: Ordering,
+    /// 1 to 1024.
+    pub lanes: u16,
+    pub on_unknown: OnUnknown,
+    pub on_quarantine: OnQuarantine,
+    /// Charged attempts before quarantine; absent: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// Largest payload in bytes, refused at append.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_payload_bytes: Option<u64>,
+}
+
+/// What the broker's key is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Key {
+    PartitionKey,
+    None,
+}
+
+/// How a key chooses a partition, for brokers that leave it to the producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Partitioner {
+    None,
+    Murmur2,
+    Crc32,
+    Explicit,
+}
+
+/// The wire format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Serializer {
+    /// CloudEvents 1.0 binary mode: attributes as headers, the payload as body.
+    CloudeventsBinary,
+    /// CloudEvents 1.0 structured mode: one JSON object.
+    CloudeventsStructured,
+    /// The payload alone; the event id in a header.
+    Raw,
+}
+
+/// What the destination must have done before it acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// Stored as the destination's own default says.
+    Stored,
+    /// On disk before the acknowledgement (fsync).
+    Synced,
+    /// On a quorum of replicas.
+    Replicated,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ordering {
+    /// Deliveries never wait for each other.
+    None,
+    /// A waiting or unknown delivery holds the later ones of its key.
+    Key,
+    /// As `key`, and one message of a key in flight at a time.
+    Strict,
+}
+
+/// What becomes of a delivery whose outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnUnknown {
+    Resend,
+    Probe,
+    Hold,
+}
+
+/// Whether a quarantined delivery holds the later ones of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnQuarantine {
+    Hold,
+    Pass,
+}
+
+impl Destination {
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        canonical::to_string(self)
+    }
+
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of_canonical(&self.canonical())
+    }
+}
