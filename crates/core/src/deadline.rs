@@ -1,0 +1,1 @@
+//! The one owner of every time limit, refusing contradictory settings.

@@ -1,0 +1,1 @@
+//! Lane arithmetic: who should hold how many.
