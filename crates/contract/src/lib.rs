@@ -8,6 +8,7 @@ pub mod digest;
 pub mod envelope;
 pub mod event_type;
 pub mod key;
+pub mod new_event;
 pub mod receipt;
 pub mod text;
 pub mod timestamp;
