@@ -1,1 +1,30 @@
-//! postrider's testkit crate.
+//! Real servers for tests: started, stopped, killed, paused and restarted on a stable loopback
+//! port with their data in a temporary folder. It never touches a server that it did not start.
+//!
+//! - [`Postgres`], [`PgBouncer`], [`Nats`]: private servers that a test may break.
+//! - [`env`]: the servers that `cargo xtask test` shares between all tests; never break those.
+//! - [`FaultProxy`]: a TCP proxy that delays, silences, half-closes and cuts.
+//! - [`Program`]: any other program under test, with the same signals.
+//! - [`eventually`]: waits for a condition instead of for a time.
+//!
+//! Everything is killed and removed on drop, and also when the test process itself is killed: a
+//! small shell beside each server reads a pipe that closes with us.
+
+pub mod env;
+pub mod nats;
+pub mod postgres;
+pub mod proxy;
+
+mod account;
+mod condition;
+mod pgbouncer;
+mod port;
+mod program;
+mod watchdog;
+
+pub use condition::{eventually, eventually_some};
+pub use nats::Nats;
+pub use pgbouncer::PgBouncer;
+pub use postgres::Postgres;
+pub use program::Program;
+pub use proxy::FaultProxy;
