@@ -22,6 +22,19 @@ pub struct Message {
     pub body: Bytes,
     /// What the target template may name.
     pub routing: Routing,
+    /// What went before; `None`: this event was never sent here.
+    pub earlier: Option<Earlier>,
+}
+
+/// Earlier sends of the same event to the same destination, whatever came of them. A transport
+/// whose destination forgets ids looks for the event first when its memory may be exceeded, and
+/// answers with the receipt of what it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// The time since the first send, at least.
+    pub first_sent_ago: Duration,
+    /// The [`Transport::anchor`] recorded before the first send.
+    pub anchor: Option<u64>,
 }
 
 /// The fields that a target may be made from, such as `orders.{event_type}`.
