@@ -96,6 +96,10 @@ pub struct Registration {
 /// A delivery is due when it is pending, its time has come and, where the destination orders by
 /// key, no earlier delivery of its key waits for a retry, is unknown or (by `onQuarantine`) is
 /// quarantined.
+///
+/// An earlier delivery of its key that failed before and is due again holds it too when this
+/// scan cannot return it: its position is at or below `after` and not in `exclude`. Otherwise a
+/// scan that started above a retry would overtake it the moment the retry falls due.
 #[derive(Clone, Debug)]
 pub struct Fetch {
     /// Lanes to read. All held by the session.

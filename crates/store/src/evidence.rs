@@ -19,7 +19,9 @@ pub struct Evidence {
 /// What became of one piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It won the publish slot; the delivery is closed.
+    /// It won the publish slot; the delivery is closed. Also the answer when this very attempt's
+    /// receipt is the primary one already (handed in twice, or settled and the answer lost):
+    /// nothing is written then.
     Primary,
     /// The slot is taken: kept as a duplicate receipt. The same evidence again is kept once.
     Duplicate,
