@@ -5,6 +5,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use crate::Invalid;
+
 /// How the bytes under a digest were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
@@ -54,6 +56,20 @@ impl Digest {
             algorithm: Algorithm::JcsSha256V1,
             bytes: Sha256::digest(canonical.as_bytes()).into(),
         }
+    }
+}
+
+impl Digest {
+    /// Refuses a digest that was made another way than the field prescribes.
+    pub(crate) fn expect(&self, field: &str, algorithm: Algorithm) -> Result<(), Invalid> {
+        if self.algorithm == algorithm {
+            return Ok(());
+        }
+        let expected = match algorithm {
+            Algorithm::JcsSha256V1 => "a jcs-sha256-v1 digest, which is over canonical JSON",
+            Algorithm::Sha256 => "a sha256 digest, which is over raw bytes",
+        };
+        Err(Invalid::malformed(field, &self.to_string(), expected))
     }
 }
 

@@ -1,25 +1,15 @@
 //! The envelope: an event's canonical header. Its digest covers the payload's digest.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-use crate::{Digest, Timestamp, canonical};
-
-/// The identity of an event. UUIDv7 by default, any UUID is accepted.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(transparent)]
-pub struct EventId(pub Uuid);
-
-impl fmt::Display for EventId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+pub use crate::event_id::EventId;
+use crate::{
+    Digest, INTEGER_MAX, Invalid, Timestamp,
+    canonical::{self, ReadError},
+    digest::Algorithm,
+    invalid, media, text,
+};
 
 /// The schema name of [`Envelope`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -101,5 +91,79 @@ impl Envelope {
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_canonical(&self.canonical())
+    }
+
+    /// Reads an envelope from any JSON text that says the same, and checks every field.
+    ///
+    /// # Errors
+    /// When the text is not strict JSON, has unknown or missing members, or a field breaks its
+    /// rule.
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        canonical::read("postrider.envelope/1", text, Self::validate)
+    }
+
+    /// Reads an envelope that was stored, and so checked, before. Only its shape is looked at.
+    ///
+    /// # Errors
+    /// When the text is not an envelope.
+    pub fn from_stored(text: &str) -> Result<Self, ReadError> {
+        canonical::read_stored("postrider.envelope/1", text)
+    }
+
+    /// Checks every field against its rule.
+    ///
+    /// # Errors
+    /// Names the first field that breaks its rule.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        invalid::range("generation", self.generation, 1, INTEGER_MAX)?;
+        text::tenant(&self.tenant)?;
+        text::aggregate_type(&self.aggregate.kind)?;
+        text::aggregate_id(&self.aggregate.id)?;
+        if let Some(version) = self.aggregate.version {
+            invalid::range("aggregate.version", version, 0, INTEGER_MAX)?;
+        }
+        text::event_type(&self.event_type)?;
+        text::schema_version(&self.schema_version)?;
+        text::content_type(&self.payload.content_type).map_err(|e| e.within("payload"))?;
+        if let Some(digest) = &self.payload.schema_digest {
+            digest.expect("payload.schemaDigest", Algorithm::JcsSha256V1)?;
+        }
+        self.payload
+            .digest
+            .expect("payload.digest", Algorithm::Sha256)?;
+        invalid::range("payload.length", self.payload.length, 0, INTEGER_MAX)?;
+        text::partition_key(&self.partition_key)?;
+        if media::is_tombstone(&self.payload.content_type) {
+            if self.payload.length > 0 {
+                let rule = "must be empty in a tombstone; use another content type for a payload";
+                return Err(Invalid::inconsistent("payload", rule));
+            }
+            if self.partition_key.is_empty() {
+                let rule = "must not be empty in a tombstone: it says which key is gone";
+                return Err(Invalid::inconsistent("partitionKey", rule));
+            }
+        }
+        check(&self.actor, text::actor)?;
+        check(&self.request_id, text::request_id)?;
+        check(&self.correlation_id, text::correlation_id)?;
+        check(&self.causation_id, text::causation_id)?;
+        check(&self.operation_id, text::operation_id)?;
+        self.delivery_set
+            .validate()
+            .map_err(|invalid| invalid.within("deliverySet"))
+    }
+}
+
+fn check(
+    value: &Option<String>,
+    rule: impl FnOnce(&str) -> Result<(), Invalid>,
+) -> Result<(), Invalid> {
+    value.as_deref().map_or(Ok(()), rule)
+}
+
+impl DeliverySetRef {
+    fn validate(&self) -> Result<(), Invalid> {
+        invalid::range("version", self.version, 1, INTEGER_MAX)?;
+        self.digest.expect("digest", Algorithm::JcsSha256V1)
     }
 }

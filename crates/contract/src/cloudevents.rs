@@ -1,0 +1,1 @@
+//! CloudEvents 1.0.
