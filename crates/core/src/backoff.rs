@@ -19,7 +19,9 @@ impl Backoff {
     #[must_use]
     pub fn ceiling(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
-        self.first.checked_mul(1 << doublings).map_or(self.max, |delay| delay.min(self.max))
+        self.first
+            .checked_mul(1 << doublings)
+            .map_or(self.max, |delay| delay.min(self.max))
     }
 
     /// A delay drawn evenly from zero to the ceiling ("full jitter"), so that deliveries that

@@ -65,11 +65,20 @@ pub enum Next {
     /// Closed already: the receipt is kept as a duplicate.
     KeepDuplicate(Receipt),
     /// Pending again, due after `delay`, with this many charged attempts.
-    Retry { attempts: u32, delay: Duration, code: &'static str, detail: String },
+    Retry {
+        attempts: u32,
+        delay: Duration,
+        code: &'static str,
+        detail: String,
+    },
     /// Unknown until somebody finds out.
     Unknown { code: &'static str, detail: String },
     /// Quarantined.
-    Quarantine { attempts: u32, code: &'static str, detail: String },
+    Quarantine {
+        attempts: u32,
+        code: &'static str,
+        detail: String,
+    },
 }
 
 /// How a destination wants its deliveries treated.
@@ -120,37 +129,76 @@ pub fn next(
 
         (
             State::Pending,
-            Event::Settled(Outcome::Retryable { class, code, detail, retry_after }),
+            Event::Settled(Outcome::Retryable {
+                class,
+                code,
+                detail,
+                retry_after,
+            }),
         ) => Ok(match class {
             // The breaker spaces these; the delivery itself is due at once, and free of charge.
             Class::Outage => {
                 let delay = retry_after.unwrap_or(Duration::ZERO);
-                Next::Retry { attempts, delay, code, detail }
+                Next::Retry {
+                    attempts,
+                    delay,
+                    code,
+                    detail,
+                }
             }
-            Class::Held => Next::Retry { attempts, delay: Duration::ZERO, code, detail },
+            Class::Held => Next::Retry {
+                attempts,
+                delay: Duration::ZERO,
+                code,
+                detail,
+            },
             Class::Refusal => {
                 let attempts = attempts.saturating_add(1);
                 if policy.attempts_max.is_some_and(|max| attempts >= max) {
-                    Next::Quarantine { attempts, code, detail }
+                    Next::Quarantine {
+                        attempts,
+                        code,
+                        detail,
+                    }
                 } else {
                     let jittered = policy.backoff.delay(attempts, rng);
                     let delay = retry_after.map_or(jittered, |asked| asked.max(jittered));
-                    Next::Retry { attempts, delay, code, detail }
+                    Next::Retry {
+                        attempts,
+                        delay,
+                        code,
+                        detail,
+                    }
                 }
             }
         }),
-        (State::Pending, Event::Settled(Outcome::Rejected { code, detail, suspends: _ })) => {
-            Ok(Next::Quarantine { attempts: attempts.saturating_add(1), code, detail })
-        }
+        (
+            State::Pending,
+            Event::Settled(Outcome::Rejected {
+                code,
+                detail,
+                suspends: _,
+            }),
+        ) => Ok(Next::Quarantine {
+            attempts: attempts.saturating_add(1),
+            code,
+            detail,
+        }),
         (State::Pending, Event::Settled(Outcome::Unknown { code, detail })) => {
             Ok(unknown(attempts, code, detail, policy, rng))
         }
-        (State::Pending, Event::SessionLost) => {
-            Ok(unknown(attempts, "lease_expired_unknown", String::new(), policy, rng))
-        }
-        (State::Pending, Event::Unfit { code, detail }) => {
-            Ok(Next::Quarantine { attempts, code, detail })
-        }
+        (State::Pending, Event::SessionLost) => Ok(unknown(
+            attempts,
+            "lease_expired_unknown",
+            String::new(),
+            policy,
+            rng,
+        )),
+        (State::Pending, Event::Unfit { code, detail }) => Ok(Next::Quarantine {
+            attempts,
+            code,
+            detail,
+        }),
 
         (State::Unknown, Event::ProvenAbsent)
         | (State::Unknown, Event::CannotTell { deduplicated: true }) => Ok(Next::Retry {
@@ -159,14 +207,24 @@ pub fn next(
             code: "unknown_resolved",
             detail: String::new(),
         }),
-        (State::Unknown, Event::CannotTell { deduplicated: false }) => {
-            Ok(Next::Unknown { code: "cannot_tell", detail: String::new() })
-        }
+        (
+            State::Unknown,
+            Event::CannotTell {
+                deduplicated: false,
+            },
+        ) => Ok(Next::Unknown {
+            code: "cannot_tell",
+            detail: String::new(),
+        }),
 
         (
             State::Pending | State::Unknown | State::Quarantined | State::Acknowledged,
             Event::Conflict { detail },
-        ) => Ok(Next::Quarantine { attempts, code: "digest_conflict", detail }),
+        ) => Ok(Next::Quarantine {
+            attempts,
+            code: "digest_conflict",
+            detail,
+        }),
 
         (State::Quarantined, Event::Replayed) => Ok(Next::Retry {
             attempts: 0,
@@ -178,12 +236,18 @@ pub fn next(
         (from @ State::Acknowledged, event @ Event::Settled(_))
         | (from @ State::Unknown, event @ Event::Settled(_))
         | (from @ State::Quarantined, event @ Event::Settled(_))
-        | (from @ (State::Unknown | State::Quarantined | State::Acknowledged),
-            event @ (Event::SessionLost | Event::Unfit { .. }))
-        | (from @ (State::Pending | State::Quarantined | State::Acknowledged),
-            event @ (Event::ProvenAbsent | Event::CannotTell { .. }))
-        | (from @ (State::Pending | State::Unknown | State::Acknowledged),
-            event @ Event::Replayed) => Err(IllegalTransition { from, event }),
+        | (
+            from @ (State::Unknown | State::Quarantined | State::Acknowledged),
+            event @ (Event::SessionLost | Event::Unfit { .. }),
+        )
+        | (
+            from @ (State::Pending | State::Quarantined | State::Acknowledged),
+            event @ (Event::ProvenAbsent | Event::CannotTell { .. }),
+        )
+        | (
+            from @ (State::Pending | State::Unknown | State::Acknowledged),
+            event @ Event::Replayed,
+        ) => Err(IllegalTransition { from, event }),
     }
 }
 
@@ -198,9 +262,12 @@ fn unknown(
     rng: &mut impl Rng,
 ) -> Next {
     match policy.on_unknown {
-        OnUnknown::Resend => {
-            Next::Retry { attempts, delay: policy.backoff.delay(1, rng), code, detail }
-        }
+        OnUnknown::Resend => Next::Retry {
+            attempts,
+            delay: policy.backoff.delay(1, rng),
+            code,
+            detail,
+        },
         OnUnknown::Probe | OnUnknown::Hold => Next::Unknown { code, detail },
     }
 }

@@ -8,6 +8,7 @@ pub mod breaker;
 pub mod deadline;
 pub mod delivery;
 pub mod dispatcher;
+pub mod exchange;
 pub mod id;
 pub mod lanes;
 pub mod outcome;

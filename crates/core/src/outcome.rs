@@ -53,5 +53,8 @@ pub fn bounded_detail(text: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text[..end]
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
