@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::account::Account;
 use crate::condition::eventually_some;
@@ -186,13 +187,28 @@ fn database_name() -> String {
 
 /// Runs statements that return nothing of interest on a connection of their own.
 pub async fn execute(url: &str, statements: &str) -> Result<()> {
-    let connect = tokio_postgres::connect(url, tokio_postgres::NoTls);
+    simple_query(url, statements).await.map(|_| ())
+}
+
+/// Runs one query on a connection of its own; returns the first column as text, without nulls.
+pub async fn query_column(url: &str, query: &str) -> Result<Vec<String>> {
+    let mut values = Vec::new();
+    for message in simple_query(url, query).await? {
+        if let SimpleQueryMessage::Row(row) = message {
+            values.extend(row.try_get(0)?.map(ToOwned::to_owned));
+        }
+    }
+    Ok(values)
+}
+
+async fn simple_query(url: &str, statements: &str) -> Result<Vec<SimpleQueryMessage>> {
+    let connect = tokio_postgres::connect(url, NoTls);
     let (client, connection) = tokio::time::timeout(CONNECT_WITHIN, connect)
         .await
         .context("connecting took too long")?
         .with_context(|| format!("connecting to {url}"))?;
     let connection = tokio::spawn(connection);
-    let result = client.batch_execute(statements).await;
+    let result = client.simple_query(statements).await;
     drop(client);
     connection
         .await

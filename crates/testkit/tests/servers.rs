@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use postrider_testkit::postgres::execute;
+use postrider_testkit::postgres::{execute, query_column};
 use postrider_testkit::{FaultProxy, Nats, PgBouncer, Postgres, env, nats};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -14,17 +14,10 @@ use tokio::time::timeout;
 const SOON: Duration = Duration::from_secs(20);
 
 async fn query(url: &str, statement: &str) -> Result<String> {
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
-    let connection = tokio::spawn(connection);
-    let rows = client.simple_query(statement).await?;
-    drop(client);
-    connection.await??;
-    for row in rows {
-        if let tokio_postgres::SimpleQueryMessage::Row(row) = row {
-            return row.get(0).map(ToOwned::to_owned).context("null");
-        }
-    }
-    anyhow::bail!("no row from: {statement}")
+    query_column(url, statement)
+        .await?
+        .pop()
+        .with_context(|| format!("no row from {statement}"))
 }
 
 #[tokio::test]
