@@ -29,17 +29,24 @@ fn is_memory(name: &str) -> bool {
 fn allowed(from: &str, to: &str, reach: Reach) -> Option<bool> {
     let normal = match from {
         "postrider-contract" | "postrider-testkit" => false,
-        "postrider-core" => to == "postrider-contract",
+        // Schemas of payloads, compiled and applied without any I/O.
+        "postrider-core" | "postrider-schema" => to == "postrider-contract",
         "postrider-store" | "postrider-transport" => {
             ["postrider-core", "postrider-contract"].contains(&to)
         }
-        "postrider-relay" => PORTS.contains(&to),
+        "postrider-relay" => PORTS.contains(&to) || to == "postrider-schema",
         "postrider-consumer" => {
             to == "postrider-contract"
                 || (reach == Reach::Optional && to.starts_with("postrider-store-"))
         }
         "postrider" => {
-            ["postrider-contract", "postrider-core", "postrider-consumer"].contains(&to)
+            [
+                "postrider-contract",
+                "postrider-core",
+                "postrider-schema",
+                "postrider-consumer",
+            ]
+            .contains(&to)
                 || (reach == Reach::Optional && to.starts_with("postrider-store-"))
         }
         "postrider-admin" => to == "postrider-relay" || STORE.contains(&to),
