@@ -24,7 +24,9 @@ pub(super) fn check(tracked: &[File]) -> Vec<String> {
                 }
             }
         } else if is_source(path) {
-            for code in file.text.split('"').filter(|text| is_code(text)) {
+            // Unit tests at the bottom may name codes that do not exist.
+            let product = file.text.split("#[cfg(test)]").next().unwrap_or("");
+            for code in product.split('"').filter(|text| is_code(text)) {
                 named.entry(code).or_insert(path);
             }
         }
@@ -44,11 +46,10 @@ pub(super) fn check(tracked: &[File]) -> Vec<String> {
     faults
 }
 
-/// Sources of the product. Tests may name codes that do not exist.
+/// Sources of the product. SQL has codes of the same shape that are not ours.
 fn is_source(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    matches!(parts.as_slice(), ["crates", _, "src", ..])
-        && (path.ends_with(".rs") || path.ends_with(".sql"))
+    matches!(parts.as_slice(), ["crates", _, "src", ..]) && path.ends_with(".rs")
 }
 
 /// `P` and four digits.
