@@ -11,18 +11,20 @@ use crate::{AttemptId, DestinationId, Lane, Position, SessionId};
 pub struct Exchange {
     pub session: SessionId,
     pub destination: DestinationId,
-    /// Attempts to finish.
+    /// Attempts to finish, each registered earlier by this session for this destination.
     pub settle: Vec<Settlement>,
-    /// Deliveries found unfit before any attempt.
+    /// Deliveries found unfit before any attempt. One that is not pending is left as it is.
     pub quarantine: Vec<Unfit>,
-    /// Sends nothing more to this destination until a person resumes it.
+    /// Sends nothing more to this destination until a person resumes it: from this exchange on,
+    /// nothing is due there. A destination that is suspended already keeps its first reason.
     pub suspend: Option<Suspend>,
     /// Attempts to register; durable once the exchange returns (I4).
     pub register: Vec<Registration>,
     pub fetch: Option<Fetch>,
 }
 
-/// An attempt that is over, with the transition of each of its members.
+/// An attempt that is over, with the transition of each of its members: exactly those that were
+/// registered, or the database refuses the exchange.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     pub attempt: AttemptId,
@@ -37,12 +39,16 @@ pub struct Settled {
 }
 
 /// The transitions that the fast path can write.
+///
+/// An acknowledgement closes the delivery whatever its open state (I7). The others change a
+/// pending delivery only: one that was closed, quarantined or replayed by somebody else meanwhile
+/// keeps that state, and the attempt keeps its outcome as history.
 #[derive(Clone, Debug)]
 pub enum SettledAs {
     /// Delete the open row (winning the publish slot) and keep the receipt; if the row is gone,
     /// keep it as a duplicate receipt.
     Acknowledged(Receipt),
-    /// Pending, due `delay` after the database's now.
+    /// Pending, due `delay` after the database's now, at the latest at the end of the year 9999.
     Retry {
         attempts: u32,
         delay: Duration,
@@ -90,12 +96,19 @@ pub struct Registration {
 ///
 /// An earlier delivery of its key that failed before and is due again holds it too when this
 /// scan cannot return it: its position is at or below `after` and not in `exclude`. Otherwise a
-/// scan that started above a retry would overtake it the moment the retry falls due.
+/// scan that started above a retry would overtake it the moment the retry falls due. A replayed
+/// delivery counts as failed before. When a receipt closes the delivery that held a key, from
+/// outside the session that sends there, the next open delivery of that key counts as failed
+/// before from then on, so that the released tail leaves in order too.
+///
+/// Nothing is due at a suspended destination.
 #[derive(Clone, Debug)]
 pub struct Fetch {
     /// Lanes to read. All held by the session.
     pub lanes: Vec<Lane>,
-    /// Only positions above. A hint that skips dead index entries, never a high-water mark.
+    /// Only positions above. A hint that skips dead index entries, never a high-water mark: 0, or
+    /// the last position fetched since it was 0 with the same lanes. Deliveries passed over
+    /// because their key was held or busy stay below it until the caller goes back to 0.
     pub after: Position,
     /// Positions in flight or buffered already. Ascending.
     pub exclude: Vec<Position>,

@@ -44,6 +44,29 @@ impl ManualClock {
     }
 }
 
+/// `by` after `now`, at the latest at the end of the year 9999, so that no delay, however absurd,
+/// makes a time that cannot be stored.
+#[must_use]
+pub fn later(now: Timestamp, by: std::time::Duration) -> Timestamp {
+    i64::try_from(by.as_micros())
+        .ok()
+        .and_then(|by| now.unix_micros().checked_add(by))
+        .and_then(Timestamp::from_unix_micros)
+        .unwrap_or_else(|| {
+            Timestamp::from_unix_micros(LAST_UNIX_MICROS).expect("the year 9999 is in range")
+        })
+}
+
+/// 9999-12-31T23:59:59.999999Z.
+const LAST_UNIX_MICROS: i64 = 253_402_300_799_999_999;
+
+/// The time from `earlier` to `later`; zero if it is not later.
+#[must_use]
+pub fn between(earlier: Timestamp, later: Timestamp) -> std::time::Duration {
+    let micros = later.unix_micros().saturating_sub(earlier.unix_micros());
+    std::time::Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
 impl Clock {
     /// What to pass as the `now` parameter: `None` leaves it to the database.
     #[must_use]

@@ -23,11 +23,15 @@ pub struct Appended {
 #[derive(Clone, Debug, Default)]
 pub struct Exchanged {
     /// Acknowledged members whose slot was taken already; their receipts are kept as duplicates.
+    /// A settlement that was done before counts none.
     pub duplicates: u64,
     pub fetched: Vec<Fetched>,
-    /// The fetch read to the end: nothing else is due above `after` now.
+    /// The fetch read to the end: nothing else is due above `after` now. False when the limit was
+    /// reached, even if nothing follows, or when a payload no longer fitted.
     pub exhausted: bool,
-    /// Until the next retry on these lanes is due, when the fetch read to the end and one waits.
+    /// Until the next retry on these lanes is due, when the fetch read to the end and one waits:
+    /// the earliest of the pending deliveries at any position whose time has not come, held ones
+    /// included.
     pub next_due: Option<Duration>,
     /// The database's clock at the exchange; `None` without a fetch.
     pub now: Option<Timestamp>,

@@ -34,6 +34,7 @@ pub struct Backlog {
     pub quarantined: Count,
     /// Age of the first pending delivery in position order.
     pub oldest_pending: Option<Duration>,
+    /// Of several sessions that report one, the one open longest.
     pub breaker: Option<BreakerRow>,
     pub lanes: u16,
     pub lanes_held: u16,
@@ -109,13 +110,14 @@ pub struct DeliveryDetail {
     pub destination: DestinationId,
     pub lane: Lane,
     pub state: State,
-    /// Charged attempts.
+    /// Charged attempts since append or replay; 0 once acknowledged.
     pub attempts_charged: u32,
     /// When it is due; `None` once acknowledged.
     pub available_at: Option<Timestamp>,
-    /// Oldest first, at most [`ATTEMPTS_SHOWN_MAX`].
+    /// The newest [`ATTEMPTS_SHOWN_MAX`], oldest first (by registration time, then id).
     pub attempts: Vec<AttemptRow>,
     pub receipt: Option<ReceiptRow>,
+    /// By (time, attempt, packed receipt).
     pub duplicates: Vec<ReceiptRow>,
     pub quarantine: Option<QuarantineReason>,
 }
@@ -128,10 +130,12 @@ pub struct AttemptRow {
     pub registered_at: Timestamp,
     /// `None` while it is open.
     pub finished_at: Option<Timestamp>,
-    /// `acknowledged`, or the code of the exception; `None` while it is open.
+    /// `acknowledged`, or the code of the exception; `None` while it is open. A receipt that came
+    /// after the attempt was finished does not rewrite it.
     pub outcome: Option<String>,
+    /// `None` where there is nothing to say.
     pub detail: Option<String>,
-    /// When the session's lease ends or ended.
+    /// When the session's lease ends, or when the session ended if that came first.
     pub lease_until: Timestamp,
 }
 

@@ -4,6 +4,7 @@
 //! answer lost" with the same identities. Time is the database's own, never the caller's (I20).
 //! The conformance suite holds one test per promise; every adapter passes the same file.
 
+pub mod append;
 pub mod clock;
 pub mod control;
 pub mod dispatch;
@@ -43,7 +44,13 @@ pub trait Store: Debug + Send + Sync + 'static {
     async fn registry(&self) -> Result<Registry, StoreError>;
 
     /// Registers what `plan` holds, insert-or-compare, makes the lanes, and activates its
-    /// delivery set. All or nothing; audited. The same plan again changes nothing.
+    /// delivery set. All or nothing; audited if it changed anything. The same plan again changes
+    /// nothing. New destinations are numbered in plan order. An event type with the content of an
+    /// earlier registration makes that one current again and counts as added.
+    ///
+    /// A (name, generation) or delivery set version with other content is
+    /// [`StoreError::AlreadyDifferent`]; a member whose destination digest is registered nowhere
+    /// is refused.
     async fn apply(&self, plan: &ControlPlane, audit: &Audit) -> Result<Applied, StoreError>;
 
     /// Lets a suspended destination run again. `false`: it was not suspended.
@@ -55,15 +62,22 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Appends events in a transaction of their own, in order, all or nothing. Applications
     /// append in *their* transaction, through the `postrider` crate or the SQL functions.
+    ///
+    /// An id that is there is looked at before the event type: a retry of an append is answered
+    /// `already` even when the active delivery set has changed since ([`append::check_retry`]).
     async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<Appended>, AppendError>;
 
     /// Opens a session whose lease ends `lease` after the database's now.
     ///
     /// With `exclusive`, fails while another exclusive session is live; one whose lease is over
-    /// is recovered first.
+    /// is recovered first. Opening a session that is open changes nothing; an id that was ended
+    /// is refused.
     async fn open_session(&self, session: &NewSession) -> Result<(), OpenError>;
 
-    /// Extends the lease and answers what is worth knowing to share lanes fairly.
+    /// Sets the lease to end `lease` after the database's now and answers what is worth knowing
+    /// to share lanes fairly, per served destination in id order. A session whose lease is over
+    /// has ended, recovered or not. Breakers that are not reported stay as they were; those of a
+    /// session are forgotten when it ends.
     async fn heartbeat(
         &self,
         session: SessionId,
@@ -72,14 +86,17 @@ pub trait Store: Debug + Send + Sync + 'static {
     ) -> Result<Vec<Share>, SessionError>;
 
     /// Takes up to the wanted number of free lanes per destination. A lane is free when no
-    /// session holds it; lanes of an expired session become free by its recovery only.
+    /// session holds it; lanes of an expired session become free by its recovery only. Answers
+    /// what was taken now, one entry for each wanted, in that order; the lowest free lanes where
+    /// nobody competes. Nothing is taken of a destination that the session does not serve.
     async fn claim_lanes(
         &self,
         session: SessionId,
         wanted: &[(DestinationId, u16)],
     ) -> Result<Vec<(DestinationId, Vec<Lane>)>, SessionError>;
 
-    /// Frees lanes. The caller has nothing unfinished on them.
+    /// Frees lanes. The caller has nothing unfinished on them. Lanes that the session does not
+    /// hold are left alone.
     async fn release_lanes(
         &self,
         session: SessionId,
@@ -88,12 +105,16 @@ pub trait Store: Debug + Send + Sync + 'static {
     ) -> Result<(), SessionError>;
 
     /// Ends a session: its unfinished attempts are settled as in [`Store::recover_expired`], its
-    /// lanes freed. Ending an ended session changes nothing.
+    /// lanes freed. Ending an ended or unheard-of session changes nothing.
     async fn end_session(&self, session: SessionId, reason: &str) -> Result<(), StoreError>;
 
     /// Ends sessions whose lease is over, at most `sessions_max`, each in one transaction: from
     /// here its settles fail; its open attempts finish as `lease_expired_unknown`; each delivery
     /// of them without a receipt follows its destination's unknown policy; its lanes are free.
+    ///
+    /// `resend` leaves a pending delivery pending and due now; `probe` and `hold` make it unknown.
+    /// Deliveries that are not pending stay as they are. A lease ends when the database's now
+    /// reaches its expiry; the session that expired first is ended first.
     async fn recover_expired(&self, sessions_max: u32) -> Result<Vec<Recovered>, StoreError>;
 
     /// One transaction of a live session for one destination: settle, quarantine, register,
@@ -101,8 +122,9 @@ pub trait Store: Debug + Send + Sync + 'static {
     ///
     /// Idempotent by attempt id: a settle of a finished attempt and a registration of a
     /// registered one change nothing, so the same exchange may be sent again when its answer was
-    /// lost. After an error that is not [`ExchangeError::Ended`] it is unknown whether it
-    /// committed.
+    /// lost. After an error that is not [`ExchangeError::Ended`] or a refusal it is unknown
+    /// whether it committed. A settlement of an attempt that this session did not register for
+    /// this destination, or of other members than registered, is [`StoreError::Refused`].
     async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged, ExchangeError>;
 
     /// The evidence path: true acknowledgements of any session, however late (I5, I6, I7).
@@ -118,8 +140,10 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Backlog figures per destination, each bounded in cost.
     async fn backlog(&self) -> Result<Vec<Backlog>, StoreError>;
 
+    /// Live and ended sessions, the newest first (by opening time, then id).
     async fn sessions(&self, limit: u32) -> Result<Vec<SessionRow>, StoreError>;
 
+    /// Every lane of every destination, in (destination, lane) order.
     async fn lanes(&self) -> Result<Vec<LaneRow>, StoreError>;
 
     /// Events in append order after `after`.
@@ -141,7 +165,9 @@ pub trait Store: Debug + Send + Sync + 'static {
         limit: u32,
     ) -> Result<Page<DeliveryRow>, StoreError>;
 
-    /// What holds the later deliveries of this one's key at its destination, if anything does.
+    /// What holds the later deliveries of this one's key at its destination, if anything does:
+    /// the first delivery of the key that waits for a retry, is unknown or (by `onQuarantine`)
+    /// quarantined, be it before this one, this one or after it.
     async fn held_by(
         &self,
         destination: DestinationId,
@@ -158,7 +184,7 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Quarantined → pending, in one transaction, audited; identity and target stay (I13). Of
     /// two at once, one replays and the other finds nothing. At most `limit`, lowest positions
-    /// first.
+    /// first (then lowest destinations). Nothing found: nothing in the audit log.
     async fn replay(
         &self,
         selection: &ReplaySelection,
