@@ -3,6 +3,11 @@
 //! A batch goes in, one outcome per message comes out. A transport never creates or alters
 //! anything except in [`Transport::provision`], and never reports success without evidence.
 
+pub mod percent;
+pub mod target;
+
+mod secret;
+
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -10,6 +15,9 @@ use bytes::Bytes;
 use postrider_contract::{Digest, EventId, Receipt};
 use postrider_core::Outcome;
 use tokio::sync::mpsc;
+
+pub use secret::Secret;
+pub use target::Template;
 
 /// One message, ready to be sent: the wire form was made from the frozen event and destination.
 #[derive(Clone, Debug)]
