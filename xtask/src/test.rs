@@ -23,7 +23,9 @@ pub(crate) fn run(filter: &[String]) -> Result<ExitCode> {
     let mut all_ran = true;
     // The slow part comes last, so that its summary is what one sees.
     if filter.is_empty() {
-        let (count, ended_well) = stream(&mut doc_tests()?, Runner::Libtest)?;
+        let mut doc_tests = doc_tests()?;
+        doc_tests.envs(variables.clone());
+        let (count, ended_well) = stream(&mut doc_tests, Runner::Libtest)?;
         total += count;
         all_ran &= ended_well;
         total += readme::check()?;
