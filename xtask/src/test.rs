@@ -64,8 +64,12 @@ fn tests(filter: &[String]) -> Result<(Command, Runner)> {
         }
         Runner::Nextest
     } else {
-        // Doc tests have had their turn.
-        command.args(["test", "--lib", "--bins", "--tests", "--no-fail-fast"]);
+        command.args(["test", "--no-fail-fast"]);
+        if filter.is_empty() {
+            // Doc tests have had their turn. Not with a filter: a package without a library
+            // would be refused.
+            command.args(["--lib", "--bins", "--tests"]);
+        }
         Runner::Libtest
     };
     if filter.is_empty() {
