@@ -58,22 +58,6 @@ impl Services {
             (name::NODE_PATH, path(&self.tools.node_path)),
         ]
     }
-
-    /// Drops the databases of tests that are long over.
-    async fn sweep(&self) -> Result<()> {
-        let url = self.postgres.url("postgres");
-        let idle = "SELECT datname FROM pg_database d WHERE datname LIKE 'test\\_%' AND NOT EXISTS \
-                    (SELECT FROM pg_stat_activity a WHERE a.datname = d.datname)";
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .context("the clock is before 1970")?;
-        for database in query_column(&url, idle).await? {
-            if made_at(&database).is_some_and(|made| made + DATABASE_KEPT < now) {
-                execute(&url, &format!("DROP DATABASE IF EXISTS {database}")).await?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Starts everything, prints how to reach it, and stays until it is told to end.
@@ -94,17 +78,34 @@ async fn serve(services: &Services) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut input = end_of_input();
-    let mut sweep = tokio::time::interval(SWEEP_EVERY);
+    let mut sweep_due = tokio::time::interval(SWEEP_EVERY);
     loop {
         tokio::select! {
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             _ = &mut input => return Ok(()),
-            _ = sweep.tick() => if let Err(error) = services.sweep().await {
-                eprintln!("old test databases stay for now: {error:#}");
-            },
+            _ = sweep_due.tick() => {
+                if let Err(error) = sweep(&services.postgres.url("postgres")).await {
+                    eprintln!("old test databases stay for now: {error:#}");
+                }
+            }
         }
     }
+}
+
+/// Drops the databases of tests that are long over.
+async fn sweep(admin_url: &str) -> Result<()> {
+    let idle = "SELECT datname FROM pg_database d WHERE datname LIKE 'test\\_%' AND NOT EXISTS \
+                (SELECT FROM pg_stat_activity a WHERE a.datname = d.datname)";
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the clock is before 1970")?;
+    for database in query_column(admin_url, idle).await? {
+        if made_at(&database).is_some_and(|made| made + DATABASE_KEPT < now) {
+            execute(admin_url, &format!("DROP DATABASE IF EXISTS {database}")).await?;
+        }
+    }
+    Ok(())
 }
 
 /// On a thread of its own: a blocking read in the runtime would hold up its end.
@@ -146,6 +147,28 @@ mod tests {
         );
         assert_eq!(made("test_of_somebody"), None);
         assert_eq!(made("postgres"), None);
+    }
+
+    #[tokio::test]
+    async fn only_idle_databases_of_old_tests_are_swept() -> Result<()> {
+        let server = Postgres::start().await?;
+        let admin = server.url("postgres");
+        server.create_database().await?;
+        let names = query_column(&admin, "SELECT datname FROM pg_database").await?;
+        let old = "test_0190163d8694739b917f2aba3a9d6a1c";
+        for name in [old, "test_of_somebody", "mine"] {
+            execute(
+                &admin,
+                &format!("CREATE DATABASE {name} TEMPLATE template0"),
+            )
+            .await?;
+        }
+        sweep(&admin).await?;
+        let mut left = query_column(&admin, "SELECT datname FROM pg_database").await?;
+        left.retain(|name| !names.contains(name));
+        left.sort_unstable();
+        assert_eq!(left, ["mine", "test_of_somebody"]);
+        Ok(())
     }
 
     #[test]
