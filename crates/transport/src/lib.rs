@@ -3,8 +3,8 @@
 //! A batch goes in, one outcome per message comes out. A transport never creates or alters
 //! anything except in [`Transport::provision`], and never reports success without evidence.
 
-pub mod percent;
 pub mod target;
+pub mod wire;
 
 mod secret;
 
@@ -97,6 +97,13 @@ pub enum ProbeStrength {
     ProvesAbsence,
 }
 
+/// A receipt that came after its message was answered as unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Late {
+    pub event_id: EventId,
+    pub receipt: Receipt,
+}
+
 /// What a probe found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probed {
@@ -180,6 +187,12 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// The caller may stop listening and let the future go on (late answers), or drop it: a
     /// dropped future leaves its unanswered messages unknown, never doubled.
     async fn send(&self, batch: Batch, answers: mpsc::UnboundedSender<Answer>);
+
+    /// Receipts that come after the answer, where the transport can hear them. The first call
+    /// takes them; the channel is bounded, and what finds no room is left for a probe to find.
+    fn late(&self) -> Option<mpsc::Receiver<Late>> {
+        None
+    }
 
     /// A position from which a later probe may start, read before an attempt. `None` where the
     /// transport has no such thing.

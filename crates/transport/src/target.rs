@@ -162,10 +162,17 @@ impl Template {
             if stays {
                 target.push(char::from(byte));
             } else {
-                crate::percent::push(target, byte);
+                push_percent(target, byte);
             }
         }
     }
+}
+
+fn push_percent(text: &mut String, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    text.push('%');
+    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    text.push(char::from(DIGITS[usize::from(byte & 15)]));
 }
 
 fn invalid(message: String) -> Error {
