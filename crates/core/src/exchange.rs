@@ -41,8 +41,8 @@ pub struct Settled {
 /// The transitions that the fast path can write.
 ///
 /// An acknowledgement closes the delivery whatever its open state (I7). The others change a
-/// pending delivery only: one that was closed, quarantined or replayed by somebody else meanwhile
-/// keeps that state, and the attempt keeps its outcome as history.
+/// pending delivery only: one that was closed or quarantined by somebody else meanwhile keeps that
+/// state, and the attempt keeps its outcome as history.
 #[derive(Clone, Debug)]
 pub enum SettledAs {
     /// Delete the open row (winning the publish slot) and keep the receipt; if the row is gone,
@@ -97,9 +97,10 @@ pub struct Registration {
 /// An earlier delivery of its key that failed before and is due again holds it too when this
 /// scan cannot return it: its position is at or below `after` and not in `exclude`. Otherwise a
 /// scan that started above a retry would overtake it the moment the retry falls due. A replayed
-/// delivery counts as failed before. When a receipt closes the delivery that held a key, from
-/// outside the session that sends there, the next open delivery of that key counts as failed
-/// before from then on, so that the released tail leaves in order too.
+/// delivery, and one whose session was lost, count as failed before. When evidence closes a
+/// delivery that had failed, was unknown or quarantined, or when it quarantines one, the next open
+/// delivery of that key counts as failed before from then on, so that a tail released by
+/// somebody else leaves in order too.
 ///
 /// Nothing is due at a suspended destination.
 #[derive(Clone, Debug)]

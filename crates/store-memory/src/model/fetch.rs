@@ -1,0 +1,94 @@
+//! Fetch: what is due, and what is held by an earlier delivery of its key.
+
+use std::collections::BTreeSet;
+
+use postrider_contract::{
+    Timestamp,
+    destination::{Destination, OnQuarantine, Ordering},
+};
+use postrider_core::DestinationId;
+use postrider_store::{
+    StoreError,
+    clock::between,
+    dispatch::{Exchanged, Fetch, Fetched},
+};
+
+use super::{Model, Open, OpenState};
+
+impl Model {
+    pub(super) fn fetch(
+        &self,
+        destination: DestinationId,
+        fetch: &Fetch,
+        now: Timestamp,
+        answer: &mut Exchanged,
+    ) -> Result<(), StoreError> {
+        answer.now = Some(now);
+        let registered = self.destination(destination)?;
+        if registered.suspended.is_some() {
+            answer.exhausted = true;
+            return Ok(());
+        }
+        let by_key = registered.destination.ordering != Ordering::None;
+        let mut held_keys: BTreeSet<i64> = BTreeSet::new();
+        let mut bytes = 0_u64;
+        for (position, open) in self.open_at(destination) {
+            let held = by_key && held_keys.contains(&open.key_hash);
+            let excluded = fetch.exclude.binary_search(&position).is_ok();
+            let passed_over = open.failed && position <= fetch.after && !excluded;
+            if holds(open, &registered.destination, now) || passed_over {
+                held_keys.insert(open.key_hash);
+            }
+            let is_due = open.state == OpenState::Pending
+                && open.available_at <= now
+                && position > fetch.after
+                && fetch.lanes.contains(&open.lane)
+                && !held
+                && !excluded
+                && fetch.busy_keys.binary_search(&open.key_hash).is_err();
+            if !is_due {
+                continue;
+            }
+            if answer.fetched.len() as u64 >= u64::from(fetch.limit) {
+                return Ok(());
+            }
+            let event = &self.events[&position];
+            bytes = bytes.saturating_add(event.stored.payload.len() as u64);
+            if bytes > fetch.bytes_max && !answer.fetched.is_empty() {
+                return Ok(());
+            }
+            answer.fetched.push(Fetched {
+                position,
+                lane: open.lane,
+                key_hash: open.key_hash,
+                attempts: open.attempts,
+                first_attempt_ago: open.first_attempt_at.map(|first| between(first, now)),
+                event: event.stored.clone(),
+            });
+        }
+        if answer.fetched.len() as u64 >= u64::from(fetch.limit) {
+            return Ok(());
+        }
+        answer.exhausted = true;
+        answer.next_due = self
+            .open_at(destination)
+            .filter(|(_, open)| {
+                open.state == OpenState::Pending
+                    && open.available_at > now
+                    && fetch.lanes.contains(&open.lane)
+            })
+            .map(|(_, open)| between(now, open.available_at))
+            .min();
+        Ok(())
+    }
+}
+
+/// Whether a delivery holds the later ones of its key by its own state. Asked only where the
+/// destination orders by key.
+pub(super) fn holds(open: &Open, destination: &Destination, now: Timestamp) -> bool {
+    match &open.state {
+        OpenState::Pending => open.available_at > now,
+        OpenState::Unknown => true,
+        OpenState::Quarantined(_) => destination.on_quarantine == OnQuarantine::Hold,
+    }
+}
