@@ -1,0 +1,134 @@
+//! What a server's answer to a publish means: the documented table, in code.
+
+use std::time::Duration;
+
+use async_nats::{Message, StatusCode};
+use postrider_contract::Receipt;
+use postrider_core::{Class, Outcome, outcome::bounded_detail};
+use serde::Deserialize;
+
+/// The body of a PubAck, borrowed from the message.
+#[derive(Deserialize)]
+struct PubAck<'a> {
+    #[serde(borrow, default)]
+    stream: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default)]
+    seq: u64,
+    #[serde(borrow, default)]
+    domain: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default)]
+    duplicate: bool,
+    #[serde(borrow, default)]
+    error: Option<ApiError<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ApiError<'a> {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    err_code: u32,
+    #[serde(borrow, default)]
+    description: std::borrow::Cow<'a, str>,
+}
+
+/// The outcome that an answer tells of. `expected`: the stream that must have stored it.
+pub(crate) fn outcome(answer: &Message, expected: &str) -> Outcome {
+    if answer.status == Some(StatusCode::NO_RESPONDERS) {
+        return outage(
+            "no_responders",
+            "no stream takes this subject, or JetStream is off or has no leader",
+        );
+    }
+    let Ok(ack) = serde_json::from_slice::<PubAck<'_>>(&answer.payload) else {
+        return unknown(
+            "ack_unreadable",
+            "the answer is not a JetStream acknowledgement",
+        );
+    };
+    if let Some(error) = &ack.error {
+        return refusal(error);
+    }
+    match ack.stream {
+        Some(stream) if stream == expected && ack.seq > 0 => {
+            Outcome::Acknowledged(Receipt::JetStream {
+                stream: stream.into_owned(),
+                sequence: ack.seq,
+                domain: ack.domain.map(std::borrow::Cow::into_owned),
+                duplicate: ack.duplicate,
+            })
+        }
+        // Cannot happen while the expected-stream header is honoured. It is stored somewhere, yet
+        // this is not the evidence that was asked for.
+        Some(stream) => unknown(
+            "ack_of_another_stream",
+            &format!("stream {stream:?} answered with sequence {}", ack.seq),
+        ),
+        None => unknown("ack_unreadable", "the acknowledgement names no stream"),
+    }
+}
+
+/// An error answer: the message was not stored.
+fn refusal(error: &ApiError<'_>) -> Outcome {
+    let detail = format!("{} (error {})", error.description, error.err_code);
+    match error.err_code {
+        10059 => outage("stream_missing", &detail),
+        10060 => outage("wrong_stream", &detail),
+        10035 | 10039 | 10076 => outage("jetstream_off", &detail),
+        10109 => outage("stream_sealed", &detail),
+        10118 | 10194 => outage("stream_offline", &detail),
+        10002 | 10023 | 10028 | 10047 | 10122 => outage("no_resources", &detail),
+        // The store refused it: a limit of the stream with discard "new", or a full disk.
+        10077 if error.description.contains("per subject") => {
+            retryable(Class::Refusal, "subject_full", &detail)
+        }
+        10077 => outage("stream_full", &detail),
+        10004 | 10006 | 10008 | 10009 => outage("no_leader", &detail),
+        10167 => outage("server_busy", &detail),
+        10054 => rejected("message_too_large", &detail),
+        10097 => rejected("headers_too_large", &detail),
+        10063 | 10070 | 10071 | 10111 | 10164 => rejected("expectation_failed", &detail),
+        10165 | 10166 => rejected("ttl_not_allowed", &detail),
+        // A copy with this id is being stored right now: what becomes of it, nobody knows yet.
+        10158 => unknown("duplicate_in_process", &detail),
+        _ if error.code == 503 || error.code == 429 => outage("server_unavailable", &detail),
+        _ => retryable(Class::Refusal, "refused", &detail),
+    }
+}
+
+pub(crate) fn outage(code: &'static str, detail: &str) -> Outcome {
+    retryable(Class::Outage, code, detail)
+}
+
+pub(crate) fn outage_until(code: &'static str, detail: &str, retry_after: Duration) -> Outcome {
+    Outcome::Retryable {
+        class: Class::Outage,
+        code,
+        detail: bounded_detail(detail),
+        retry_after: Some(retry_after),
+    }
+}
+
+pub(crate) fn retryable(class: Class, code: &'static str, detail: &str) -> Outcome {
+    Outcome::Retryable {
+        class,
+        code,
+        detail: bounded_detail(detail),
+        retry_after: None,
+    }
+}
+
+pub(crate) fn rejected(code: &'static str, detail: &str) -> Outcome {
+    Outcome::Rejected {
+        code,
+        detail: bounded_detail(detail),
+        suspends: false,
+    }
+}
+
+pub(crate) fn unknown(code: &'static str, detail: &str) -> Outcome {
+    Outcome::Unknown {
+        code,
+        detail: bounded_detail(detail),
+    }
+}

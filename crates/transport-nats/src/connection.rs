@@ -1,0 +1,256 @@
+//! How to reach the servers: everything that may change without changing what is delivered where.
+
+use std::{path::PathBuf, time::Duration};
+
+use async_nats::{ConnectOptions, ServerAddr};
+use postrider_transport::{Error, Secret};
+use serde::Deserialize;
+
+/// Operational settings of one NATS cluster.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connection {
+    /// `nats://host:port` or `tls://host:port`, tried in turn. Credentials in a URL are refused:
+    /// they would end up in logs.
+    pub servers: Vec<String>,
+    #[serde(default)]
+    pub credentials: Option<Credentials>,
+    #[serde(default)]
+    pub tls: Tls,
+    /// Longest time for one connection to be made, in milliseconds.
+    #[serde(default = "defaults::connect_timeout_ms")]
+    pub connect_timeout_ms: u64,
+    /// Longest wait for one answer of the JetStream API, in milliseconds.
+    #[serde(default = "defaults::api_timeout_ms")]
+    pub api_timeout_ms: u64,
+    /// Time between two pings, in milliseconds. Three without an answer end the connection, and
+    /// with it the wait for a server that went silent.
+    #[serde(default = "defaults::ping_interval_ms")]
+    pub ping_interval_ms: u64,
+    /// Most messages sent and not acknowledged yet; also the longest batch.
+    #[serde(default = "defaults::in_flight_max")]
+    pub in_flight_max: u32,
+    /// Most messages read in one look-up of earlier sends.
+    #[serde(default = "defaults::lookup_messages_max")]
+    pub lookup_messages_max: u32,
+    /// What `provision` gives a stream that does not exist yet.
+    #[serde(default)]
+    pub provision: Provision,
+}
+
+/// How to say who we are. At most one way.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Credentials {
+    Token(Secret),
+    UserPassword {
+        user: String,
+        password: Secret,
+    },
+    /// The seed of a user nkey, `SU…`.
+    NkeySeed(Secret),
+    /// The text of a `.creds` file.
+    Creds(Secret),
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// Refuse a connection without TLS.
+    #[serde(default)]
+    pub required: bool,
+    /// Start TLS before the server's first line (`handshake_first` on the server).
+    #[serde(default)]
+    pub first: bool,
+    /// PEM file of the authorities to trust; the system's if absent.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// PEM files of a client certificate and its key; both or neither.
+    #[serde(default)]
+    pub cert_file: Option<PathBuf>,
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+}
+
+/// The shape of a stream made by `provision`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provision {
+    #[serde(default = "defaults::replicas")]
+    pub replicas: u32,
+    /// Largest stream, in bytes; absent: no bound.
+    #[serde(default)]
+    pub bytes_max: Option<u64>,
+    /// Oldest message kept, in seconds; absent: no bound.
+    #[serde(default)]
+    pub age_max_s: Option<u64>,
+}
+
+impl Default for Provision {
+    fn default() -> Self {
+        Self {
+            replicas: defaults::replicas(),
+            bytes_max: None,
+            age_max_s: None,
+        }
+    }
+}
+
+mod defaults {
+    pub(super) fn connect_timeout_ms() -> u64 {
+        5_000
+    }
+
+    pub(super) fn api_timeout_ms() -> u64 {
+        5_000
+    }
+
+    /// Three of them are a few seconds more than a usual send timeout: a silent server costs one
+    /// timeout of messages, not many.
+    pub(super) fn ping_interval_ms() -> u64 {
+        5_000
+    }
+
+    pub(super) fn in_flight_max() -> u32 {
+        2_000
+    }
+
+    pub(super) fn lookup_messages_max() -> u32 {
+        20_000
+    }
+
+    pub(super) fn replicas() -> u32 {
+        1
+    }
+}
+
+/// A checked [`Connection`].
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) servers: Vec<ServerAddr>,
+    pub(crate) credentials: Option<Credentials>,
+    pub(crate) tls: Tls,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) api_timeout: Duration,
+    pub(crate) ping_interval: Duration,
+    pub(crate) in_flight_max: u32,
+    pub(crate) lookup_messages_max: u32,
+    pub(crate) provision: Provision,
+}
+
+impl Settings {
+    pub(crate) fn check(connection: Connection) -> Result<Self, Error> {
+        let mut servers = Vec::with_capacity(connection.servers.len());
+        for (at, text) in connection.servers.iter().enumerate() {
+            // The text may hold a password: errors name its place in the list, not the text.
+            let address: ServerAddr = text.parse().map_err(|_| {
+                invalid(format!(
+                    "servers[{at}] is not an address; write nats://host:4222"
+                ))
+            })?;
+            if address.has_user_pass() {
+                return Err(invalid(format!(
+                    "servers[{at}] holds credentials; move them to `credentials`, where they are \
+                     kept out of logs"
+                )));
+            }
+            if !matches!(address.scheme(), "nats" | "tls") {
+                return Err(invalid(format!(
+                    "servers[{at}] must start with nats:// or tls://"
+                )));
+            }
+            servers.push(address);
+        }
+        if servers.is_empty() {
+            return Err(invalid("servers is empty; name at least one".to_owned()));
+        }
+        if connection.tls.cert_file.is_some() != connection.tls.key_file.is_some() {
+            return Err(invalid(
+                "tls.cert_file and tls.key_file go together".to_owned(),
+            ));
+        }
+        let positive = [
+            ("connect_timeout_ms", connection.connect_timeout_ms),
+            ("api_timeout_ms", connection.api_timeout_ms),
+            ("ping_interval_ms", connection.ping_interval_ms),
+            ("in_flight_max", connection.in_flight_max.into()),
+            ("lookup_messages_max", connection.lookup_messages_max.into()),
+            ("provision.replicas", connection.provision.replicas.into()),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return Err(invalid(format!(
+                "{name} is 0; give it a positive value, or leave it out"
+            )));
+        }
+        if connection.in_flight_max > IN_FLIGHT_LIMIT {
+            return Err(invalid(format!(
+                "in_flight_max is {}; at most {IN_FLIGHT_LIMIT} are possible",
+                connection.in_flight_max
+            )));
+        }
+        Ok(Self {
+            servers,
+            credentials: connection.credentials,
+            tls: connection.tls,
+            connect_timeout: Duration::from_millis(connection.connect_timeout_ms),
+            api_timeout: Duration::from_millis(connection.api_timeout_ms),
+            ping_interval: Duration::from_millis(connection.ping_interval_ms),
+            in_flight_max: connection.in_flight_max,
+            lookup_messages_max: connection.lookup_messages_max,
+            provision: connection.provision,
+        })
+    }
+
+    pub(crate) fn options(&self) -> Result<ConnectOptions, Error> {
+        let mut options = ConnectOptions::new();
+        options = match &self.credentials {
+            None => options,
+            Some(Credentials::Token(token)) => options.token(token.reveal().to_owned()),
+            Some(Credentials::UserPassword { user, password }) => {
+                options.user_and_password(user.clone(), password.reveal().to_owned())
+            }
+            Some(Credentials::NkeySeed(seed)) => options.nkey(seed.reveal().trim().to_owned()),
+            Some(Credentials::Creds(text)) => options.credentials(text.reveal()).map_err(|_| {
+                invalid("credentials.creds is not the text of a .creds file".to_owned())
+            })?,
+        };
+        let tls = &self.tls;
+        if tls.first {
+            options = options.tls_first();
+        }
+        if let Some(ca) = &tls.ca_file {
+            options = options.add_root_certificates(ca.clone());
+        }
+        if let (Some(cert), Some(key)) = (&tls.cert_file, &tls.key_file) {
+            options = options.add_client_certificate(cert.clone(), key.clone());
+        }
+        let in_flight = usize::try_from(self.in_flight_max).unwrap_or(usize::MAX);
+        Ok(options
+            .name("postrider")
+            .require_tls(tls.required)
+            .connection_timeout(self.connect_timeout)
+            .request_timeout(Some(self.api_timeout))
+            .ping_interval(self.ping_interval)
+            .ignore_discovered_servers()
+            // Rendered subjects are checked once, here.
+            .skip_subject_validation(true)
+            .client_capacity(COMMANDS_MAX)
+            // Room for every acknowledgement that can come at once, late ones included: one that
+            // finds no room would be lost.
+            .subscription_capacity(in_flight * 2 + crate::link::LATE_MAX))
+    }
+}
+
+/// Commands between us and the client's own task. Small, so that little is accepted by the client
+/// that it has not begun to write; large enough to keep its task busy.
+const COMMANDS_MAX: usize = 256;
+
+/// A stream's inbound queue takes 10,000 messages by default (2.10 and later).
+const IN_FLIGHT_LIMIT: u32 = 10_000;
+
+pub(crate) fn invalid(message: String) -> Error {
+    Error::Misconfigured {
+        code: "connection",
+        message,
+    }
+}

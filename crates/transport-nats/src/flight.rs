@@ -1,0 +1,116 @@
+//! A batch on its way: exactly one answer per message, whoever gives it.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use postrider_contract::destination::{Destination, OnQuarantine, Ordering as Order};
+use postrider_core::Outcome;
+use postrider_transport::{Answer, Batch, Message, Template};
+use tokio::sync::{Notify, mpsc};
+
+/// What a message that was not acknowledged does to the later ones of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holding {
+    /// The destination orders by key.
+    by_key: bool,
+    /// A rejected one holds too.
+    rejected: bool,
+}
+
+impl Holding {
+    pub(crate) fn of(destination: &Destination) -> Self {
+        Self {
+            by_key: match destination.ordering {
+                Order::None => false,
+                Order::Key | Order::Strict => true,
+            },
+            rejected: match destination.on_quarantine {
+                OnQuarantine::Hold => true,
+                OnQuarantine::Pass => false,
+            },
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Flight {
+    pub(crate) batch: Batch,
+    holding: Holding,
+    subject: Arc<Template>,
+    answers: mpsc::UnboundedSender<Answer>,
+    open: AtomicUsize,
+    done: Notify,
+    any_failed: AtomicBool,
+    failed: Mutex<Vec<usize>>,
+}
+
+impl Flight {
+    pub(crate) fn new(
+        batch: Batch,
+        holding: Holding,
+        subject: Arc<Template>,
+        answers: mpsc::UnboundedSender<Answer>,
+    ) -> Self {
+        Self {
+            open: AtomicUsize::new(batch.messages.len()),
+            batch,
+            holding,
+            subject,
+            answers,
+            done: Notify::new(),
+            any_failed: AtomicBool::new(false),
+            failed: Mutex::default(),
+        }
+    }
+
+    /// Answers one message. The caller makes sure that it does so once.
+    pub(crate) fn answer(&self, index: usize, outcome: Outcome) {
+        if self.holding.by_key && self.holds(&outcome) {
+            self.failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(index);
+            self.any_failed.store(true, Ordering::Release);
+        }
+        // Nobody listens any more: the attempt stays unknown, and the destination knows better.
+        drop(self.answers.send(Answer { index, outcome }));
+        if self.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.done.notify_one();
+        }
+    }
+
+    /// Whether a message must wait for an earlier one of its key in this batch.
+    pub(crate) fn is_held(&self, message: &Message) -> bool {
+        self.any_failed.load(Ordering::Acquire)
+            && self
+                .failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+                .any(|&index| self.batch.messages[index].partition_key == message.partition_key)
+    }
+
+    /// Whether a message of this batch has this subject.
+    pub(crate) fn goes_to(&self, index: usize, subject: &str) -> bool {
+        self.subject
+            .render(&self.batch.messages[index].routing)
+            .is_ok_and(|own| own == subject)
+    }
+
+    /// Waits until every message is answered.
+    pub(crate) async fn done(&self) {
+        while self.open.load(Ordering::Acquire) > 0 {
+            self.done.notified().await;
+        }
+    }
+
+    fn holds(&self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Acknowledged(_) => false,
+            Outcome::Rejected { .. } => self.holding.rejected,
+            Outcome::Retryable { .. } | Outcome::Unknown { .. } => true,
+        }
+    }
+}
