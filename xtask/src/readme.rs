@@ -1,7 +1,7 @@
 //! The README's commands exist: each `cargo xtask` task, and each `postrider` command with its
 //! flags, asked of the program itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -17,14 +17,13 @@ pub(crate) fn check() -> Result<Count> {
     let root = workspace::root()?;
     let text = std::fs::read_to_string(root.join("README.md")).context("reading README.md")?;
     let commands = commands(&text);
-    let program = if commands.iter().any(|command| invocation(command).is_some()) {
-        Some(build()?)
-    } else {
-        None
-    };
     let mut count = Count::default();
+    // A program that does not build fails its commands, not the whole run.
+    let program = build()
+        .inspect_err(|error| eprintln!("README.md: {error:#}"))
+        .ok();
     for command in commands {
-        match fault(&command, program.as_ref()) {
+        match fault(&command, program.as_deref()) {
             None => count.passed += 1,
             Some(fault) => {
                 eprintln!("README.md: `{}`: {fault}", command.join(" "));
@@ -73,7 +72,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 }
 
 /// What is wrong with a command, if anything. Programs of others are not asked.
-fn fault(command: &[String], program: Option<&PathBuf>) -> Option<String> {
+fn fault(command: &[String], program: Option<&Path>) -> Option<String> {
     if let [cargo, xtask, rest @ ..] = command
         && cargo == "cargo"
         && xtask == "xtask"
@@ -82,11 +81,14 @@ fn fault(command: &[String], program: Option<&PathBuf>) -> Option<String> {
         return (!TASKS.contains(&task.as_str())).then(|| format!("no task `{task}`"));
     }
     let arguments = invocation(command)?;
+    let Some(program) = program else {
+        return Some("there is no program to ask".to_owned());
+    };
     let path: Vec<&String> = arguments.iter().take_while(|word| is_name(word)).collect();
     // Names after the command's own are its arguments, and which is which only the program knows:
     // the longest path that has a help page is the command.
     let help = (0..=path.len()).rev().find_map(|length| {
-        let mut ask = Command::new(program?);
+        let mut ask = Command::new(program);
         ask.args(&path[..length]).arg("--help");
         read(&mut ask).ok().map(|help| (length, help))
     });
@@ -191,9 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_task_is_a_fault() {
+    fn an_unknown_task_and_a_program_that_did_not_build_are_faults() {
         let words = |line: &str| line.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>();
         assert_eq!(fault(&words("cargo xtask test"), None), None);
         assert!(fault(&words("cargo xtask tset"), None).is_some());
+        assert!(fault(&words("postrider run"), None).is_some());
     }
 }

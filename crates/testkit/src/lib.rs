@@ -2,7 +2,7 @@
 //! port with their data in a temporary folder. It never touches a server that it did not start.
 //!
 //! - [`Postgres`], [`PgBouncer`], [`Nats`]: private servers that a test may break.
-//! - [`env`]: the servers that `cargo xtask test` shares between all tests; never break those.
+//! - [`mod@env`]: the servers that `cargo xtask test` shares between all tests; never break those.
 //! - [`FaultProxy`]: a TCP proxy that delays, silences, half-closes and cuts.
 //! - [`Program`]: any other program under test, with the same signals.
 //! - [`eventually`]: waits for a condition instead of for a time.
