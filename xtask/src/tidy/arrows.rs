@@ -177,6 +177,7 @@ mod tests {
         check("postrider-cli", "postrider-testkit", Normal, false);
         check("postrider-cli", "postrider-testkit", Dev, true);
         check("postrider-bench", "postrider-cli", Normal, false);
+        check("postrider", "postrider", Dev, true);
         check("postrider-testkit", "postrider-core", Normal, false);
         check("postrider-new", "postrider-core", Normal, false);
     }
