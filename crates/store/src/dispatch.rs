@@ -45,6 +45,10 @@ pub struct Fetched {
     pub key_hash: i64,
     /// Charged attempts so far.
     pub attempts: u32,
+    /// How long ago the first attempt with this delivery was registered (or, at most one lease
+    /// later, settled), by the database's clock. `None`: never attempted. A transport whose
+    /// destination forgets ids needs it.
+    pub first_attempt_ago: Option<Duration>,
     pub event: Arc<StoredEvent>,
 }
 

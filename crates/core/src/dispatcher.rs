@@ -1,1 +1,0 @@
-//! The pipeline of one destination.

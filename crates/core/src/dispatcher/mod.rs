@@ -1,0 +1,602 @@
+//! The pipeline of one destination in one session: fetch, register, send, settle.
+//!
+//! A machine without I/O: [`Dispatcher::handle`] takes what happened, [`Dispatcher::poll_command`]
+//! says what to do. At most one exchange with the store is under way; it settles what is over,
+//! registers what goes next and fetches what comes after, while a registered batch is being sent.
+//!
+//! It never sends what is not registered (I4), never starts a send that the lease may not cover
+//! (I8), never lets a delivery overtake an earlier one of its key that failed (I15), and never
+//! drops an acknowledgement (I7): what cannot be settled by a live session leaves as evidence.
+//!
+//! | step | crash before | crash after | recovery sees | converges because |
+//! | --- | --- | --- | --- | --- |
+//! | fetch | nothing happened | nothing is stored | open rows | another session fetches them |
+//! | register | as before | an open attempt, nothing sent | open attempt of an ended session | unknown by policy: sent again, or looked for |
+//! | send | attempt without a send | attempt with a send | the same | the destination deduplicates, or its consumers' inbox does |
+//! | settle | accepted, not written down | written down | open attempt, or none | the receipt comes again as a duplicate, or by the evidence path |
+//! | settle, answer lost | | committed | a finished attempt | the exchange is repeated and is idempotent by attempt id |
+
+mod batch;
+mod buffer;
+mod evidence;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use postrider_contract::destination::{Destination, OnQuarantine, Ordering};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+
+use crate::{
+    AttemptId, Class, DestinationId, Instant, Lane, Outcome, Position, SessionId,
+    backoff::Backoff,
+    breaker::{self, Admission, Breaker},
+    delivery::Policy,
+    exchange::{Exchange, Suspend, Unfit},
+};
+
+use batch::{Batch, Finished};
+use buffer::Buffer;
+pub use evidence::Evidence;
+use evidence::Evidences;
+
+/// How one destination is to be served.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub session: SessionId,
+    pub destination: DestinationId,
+    pub policy: Policy,
+    /// Backoff of the circuit breaker.
+    pub breaker: Backoff,
+    /// Failed deliveries hold the later ones of their key.
+    pub holds_key: bool,
+    /// Quarantined ones do too.
+    pub quarantine_holds_key: bool,
+    /// One message of a key in flight at a time.
+    pub one_per_key: bool,
+    /// Deliveries in one attempt.
+    pub batch_max: usize,
+    /// Payload bytes in one attempt; a single larger delivery still goes, alone.
+    pub batch_bytes_max: u64,
+    /// Batches being sent at the same time.
+    pub sending_max: usize,
+    /// Attempts whose unanswered members are still listened to after their deadline.
+    pub late_max: usize,
+    /// What must be left of the lease when a send starts.
+    pub send_needs: Duration,
+    /// Between two looks at an empty queue: this after something came, doubling up to `poll_max`.
+    pub poll_min: Duration,
+    pub poll_max: Duration,
+    /// Least time between two scans from the front of the queue while it is not empty. Positions
+    /// become visible out of order, so a scan from the last position alone would miss some.
+    pub rescan: Duration,
+    /// Stop fetching after this many fetches.
+    pub fetches_max: Option<u64>,
+    pub seed: u64,
+}
+
+impl Config {
+    /// The rules of `destination`; `in_order` is whether its transport keeps the order of what it
+    /// is given.
+    pub fn set_ordering(&mut self, destination: &Destination, in_order: bool) {
+        self.holds_key = destination.ordering != Ordering::None;
+        self.quarantine_holds_key =
+            self.holds_key && destination.on_quarantine == OnQuarantine::Hold;
+        self.one_per_key = match destination.ordering {
+            Ordering::None => false,
+            Ordering::Key => !in_order,
+            Ordering::Strict => true,
+        };
+    }
+}
+
+/// A due delivery as fetched. `E` is what the sender needs of its event; the machine only
+/// carries it.
+#[derive(Clone, Debug)]
+pub struct Candidate<E> {
+    pub position: Position,
+    pub lane: Lane,
+    pub key_hash: i64,
+    pub attempts: u32,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Why it cannot be sent as it is.
+    pub unfit: Option<(&'static str, String)>,
+    pub event: E,
+}
+
+/// The answer to an exchange.
+#[derive(Debug)]
+pub struct Reply<E> {
+    /// In position order.
+    pub fetched: Vec<Candidate<E>>,
+    pub exhausted: bool,
+    pub next_due: Option<Duration>,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input<E> {
+    /// The session holds these lanes now, and may keep them.
+    Lanes(BTreeSet<Lane>),
+    /// These lanes are to be handed over: drain them.
+    Release(BTreeSet<Lane>),
+    /// The session's lease lasts at least until then.
+    LeaseUntil(Instant),
+    Suspended(bool),
+    /// Something may have been appended.
+    Doorbell,
+    Exchanged(Reply<E>),
+    /// The exchange failed, or its answer was lost.
+    ExchangeFailed,
+    Answer {
+        attempt: AttemptId,
+        index: usize,
+        outcome: Outcome,
+    },
+    /// Every message was answered, or the hard deadline is over.
+    SendEnded(AttemptId),
+    /// The send of an attempt whose deadline was over has ended too: nothing more will come.
+    LateEnded(AttemptId),
+    EvidenceAccepted,
+    EvidenceFailed,
+    /// Finish what is in flight, start nothing.
+    Stop,
+    /// The session has ended: only evidence is left to hand in.
+    Fenced,
+    Tick,
+}
+
+/// What to do.
+#[derive(Debug)]
+pub enum Command<E> {
+    Exchange(Arc<Exchange>),
+    /// Send the members that are not in `skip`, in order.
+    Send {
+        attempt: AttemptId,
+        members: Arc<[Candidate<E>]>,
+        skip: BTreeSet<usize>,
+    },
+    /// Hand these to the evidence path.
+    Evidence(Arc<Vec<Evidence<E>>>),
+    /// Nothing of these lanes is in flight any more.
+    Drained(BTreeSet<Lane>),
+    /// Stop listening to the late answers of this attempt.
+    Forget(AttemptId),
+}
+
+/// An exchange under way, kept until it is answered so that it can be repeated.
+#[derive(Debug)]
+struct Pending<E> {
+    exchange: Arc<Exchange>,
+    /// The members of what it settles, in the order of `exchange.settle`.
+    settling: Vec<Arc<[Candidate<E>]>>,
+    registering: Option<Batch<E>>,
+    started: Instant,
+    /// Keys that failed since it was asked for: what it fetches of them may overtake.
+    failed_keys: BTreeSet<i64>,
+    /// When to ask again; `None` while it is being asked.
+    repeat_at: Option<Instant>,
+    failures: u32,
+}
+
+/// The machine. See the module's page.
+#[derive(Debug)]
+pub struct Dispatcher<E> {
+    config: Config,
+    rng: StdRng,
+    commands: VecDeque<Command<E>>,
+    lanes: BTreeSet<Lane>,
+    draining: BTreeSet<Lane>,
+    lease_until: Instant,
+    suspended: bool,
+    stopping: bool,
+    fenced: bool,
+    breaker: Breaker,
+    buffer: Buffer<E>,
+    ready: Option<Batch<E>>,
+    sending: BTreeMap<AttemptId, Batch<E>>,
+    finished: Vec<Finished<E>>,
+    unfit: Vec<Unfit>,
+    suspend: Option<Suspend>,
+    pending: Option<Pending<E>>,
+    evidence: Evidences<E>,
+    /// Attempts whose deadline is over, still listened to. Oldest first.
+    late: VecDeque<(AttemptId, Arc<[Candidate<E>]>)>,
+    scan: Scan,
+}
+
+/// Where the reader of the queue is.
+#[derive(Debug)]
+struct Scan {
+    /// The next fetch reads above this.
+    after: Position,
+    /// The next fetch must start at the front.
+    from_front: bool,
+    /// No fetch before this, unless the doorbell rings.
+    idle_until: Option<Instant>,
+    /// The doorbell rang while a fetch was under way, which may have missed what it rang for.
+    rang: bool,
+    poll: Duration,
+    rescan_at: Instant,
+    fetches: u64,
+}
+
+/// How long a failed exchange or evidence call waits before it is repeated.
+const STORE_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(50),
+    max: Duration::from_secs(2),
+};
+
+impl<E> Dispatcher<E> {
+    #[must_use]
+    pub fn new(config: Config, now: Instant) -> Self {
+        let scan = Scan {
+            after: Position::START,
+            from_front: true,
+            idle_until: None,
+            rang: false,
+            poll: config.poll_min,
+            rescan_at: now,
+            fetches: 0,
+        };
+        Self {
+            rng: StdRng::seed_from_u64(config.seed),
+            breaker: Breaker::new(config.breaker),
+            buffer: Buffer::default(),
+            commands: VecDeque::new(),
+            lanes: BTreeSet::new(),
+            draining: BTreeSet::new(),
+            lease_until: now,
+            suspended: false,
+            stopping: false,
+            fenced: false,
+            ready: None,
+            sending: BTreeMap::new(),
+            finished: Vec::new(),
+            unfit: Vec::new(),
+            suspend: None,
+            pending: None,
+            evidence: Evidences::default(),
+            late: VecDeque::new(),
+            scan,
+            config,
+        }
+    }
+
+    /// Takes what happened at `now`.
+    pub fn handle(&mut self, now: Instant, input: Input<E>) {
+        match input {
+            Input::Lanes(lanes) => self.set_lanes(lanes),
+            Input::Release(lanes) => self.drain(&lanes),
+            Input::LeaseUntil(until) => self.lease_until = until,
+            Input::Suspended(suspended) => self.suspended = suspended || self.suspend.is_some(),
+            Input::Doorbell => {
+                self.scan.idle_until = None;
+                self.scan.rang = self.pending.is_some();
+            }
+            Input::Exchanged(reply) => self.exchanged(now, reply),
+            Input::ExchangeFailed => self.exchange_failed(now),
+            Input::Answer {
+                attempt,
+                index,
+                outcome,
+            } => self.answer(now, attempt, index, outcome),
+            Input::SendEnded(attempt) => self.finish(now, attempt),
+            Input::LateEnded(attempt) => self.late.retain(|(late, _)| *late != attempt),
+            Input::EvidenceAccepted => self.evidence.accepted(),
+            Input::EvidenceFailed => {
+                self.evidence
+                    .failed(now, STORE_BACKOFF.delay(6, &mut self.rng));
+            }
+            Input::Stop => self.stopping = true,
+            Input::Fenced => self.fence(),
+            Input::Tick => {}
+        }
+        self.advance(now);
+    }
+
+    /// The next thing to do, if there is one.
+    pub fn poll_command(&mut self) -> Option<Command<E>> {
+        self.commands.pop_front()
+    }
+
+    /// When to call again with [`Input::Tick`] if nothing else happens.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let mut wakeups = vec![self.evidence.retry_at()];
+        if !self.fenced {
+            wakeups.push(self.pending.as_ref().and_then(|pending| pending.repeat_at));
+            if self.pending.is_none() && self.may_fetch_at_all() {
+                wakeups.push(self.scan.idle_until);
+            }
+            if let breaker::State::Open { until, .. } = self.breaker.state() {
+                wakeups.push(Some(*until));
+            }
+        }
+        wakeups.into_iter().flatten().min()
+    }
+
+    /// Nothing is in flight and nothing is left to write down.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let nothing_open = self.ready.is_none()
+            && self.sending.is_empty()
+            && self.finished.is_empty()
+            && self.unfit.is_empty()
+            && self.pending.is_none();
+        (self.fenced || nothing_open) && self.evidence.is_empty()
+    }
+
+    /// It has nothing to do until something is appended, or a retry is due.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.is_drained() && self.buffer.is_empty() && self.scan.idle_until.is_some()
+    }
+
+    /// It has made all the fetches it may.
+    #[must_use]
+    pub fn fetches_spent(&self) -> bool {
+        self.config
+            .fetches_max
+            .is_some_and(|max| self.scan.fetches >= max)
+    }
+
+    #[must_use]
+    pub fn breaker(&self) -> &breaker::State {
+        self.breaker.state()
+    }
+
+    /// Lanes that it holds, those being handed over included.
+    #[must_use]
+    pub fn lanes(&self) -> &BTreeSet<Lane> {
+        &self.lanes
+    }
+
+    /// Sends whose answers are still awaited, late ones included.
+    #[must_use]
+    pub fn sends_open(&self) -> usize {
+        self.sending.len() + self.late.len()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.evidence.advance(now, &mut self.commands);
+        if self.fenced {
+            return;
+        }
+        self.repeat_exchange(now);
+        self.send_ready(now);
+        self.start_exchange(now);
+        self.report_drained();
+    }
+
+    fn set_lanes(&mut self, lanes: BTreeSet<Lane>) {
+        if lanes.iter().any(|lane| !self.lanes.contains(lane)) {
+            // New lanes have rows below the position.
+            self.scan.from_front = true;
+            self.scan.idle_until = None;
+        }
+        self.draining.retain(|lane| lanes.contains(lane));
+        self.lanes = lanes;
+        self.buffer.keep_lanes(|lane| self.lanes.contains(&lane));
+    }
+
+    fn drain(&mut self, lanes: &BTreeSet<Lane>) {
+        self.draining.extend(lanes.intersection(&self.lanes));
+        self.buffer
+            .keep_lanes(|lane| !self.draining.contains(&lane));
+    }
+
+    fn report_drained(&mut self) {
+        if self.draining.is_empty() {
+            return;
+        }
+        let mut busy: BTreeSet<Lane> = BTreeSet::new();
+        let pending = self.pending.iter();
+        let members = self
+            .ready
+            .iter()
+            .chain(self.sending.values())
+            .chain(
+                pending
+                    .clone()
+                    .filter_map(|pending| pending.registering.as_ref()),
+            )
+            .map(|batch| &batch.members)
+            .chain(self.finished.iter().map(|finished| &finished.members))
+            .chain(pending.flat_map(|pending| &pending.settling));
+        for members in members {
+            busy.extend(members.iter().map(|member| member.lane));
+        }
+        let drained: BTreeSet<Lane> = self.draining.difference(&busy).copied().collect();
+        if !drained.is_empty() {
+            self.draining.retain(|lane| !drained.contains(lane));
+            self.lanes.retain(|lane| !drained.contains(lane));
+            self.commands.push_back(Command::Drained(drained));
+        }
+    }
+
+    /// Starts the registered batch, or gives it back where it must not go any more.
+    fn send_ready(&mut self, now: Instant) {
+        let Some(batch) = &self.ready else { return };
+        if self.sending.len() >= self.config.sending_max {
+            return;
+        }
+        let allowed = match self.breaker.admission(now) {
+            Admission::All => true,
+            Admission::Nothing => batch.probe,
+            Admission::One | Admission::NothingUntil(_) => false,
+        };
+        let may_go = allowed && !self.stopping && !self.suspended && !batch.all_answered();
+        if may_go && now + self.config.send_needs > self.lease_until {
+            // The next heartbeat brings more lease, or the session ends.
+            return;
+        }
+        let Some(mut batch) = self.ready.take() else {
+            return;
+        };
+        if may_go {
+            self.commands.push_back(Command::Send {
+                attempt: batch.attempt,
+                members: Arc::clone(&batch.members),
+                skip: batch.answered(),
+            });
+            self.sending.insert(batch.attempt, batch);
+        } else {
+            batch.hold_unsent();
+            self.settle(now, batch);
+        }
+    }
+
+    fn answer(&mut self, now: Instant, attempt: AttemptId, index: usize, outcome: Outcome) {
+        let Some(batch) = self.sending.get_mut(&attempt) else {
+            self.late_answer(attempt, index, outcome);
+            return;
+        };
+        if !batch.is_news(index, &outcome) {
+            return;
+        }
+        match &outcome {
+            Outcome::Acknowledged(_)
+            | Outcome::Rejected {
+                suspends: false, ..
+            }
+            | Outcome::Retryable {
+                class: Class::Refusal,
+                ..
+            } => self.breaker.reached(),
+            Outcome::Rejected {
+                code,
+                detail,
+                suspends: true,
+            } => {
+                self.breaker.reached();
+                self.suspended = true;
+                self.suspend = Some(Suspend {
+                    code,
+                    detail: detail.clone(),
+                });
+            }
+            Outcome::Retryable {
+                class: Class::Outage,
+                code,
+                detail,
+                ..
+            } => {
+                let cause = breaker::Cause {
+                    code,
+                    detail: detail.clone(),
+                };
+                self.breaker.outage(now, cause, &mut self.rng);
+            }
+            Outcome::Retryable {
+                class: Class::Held, ..
+            }
+            | Outcome::Unknown { .. } => {}
+        }
+        batch.answer(index, outcome);
+    }
+
+    /// An answer that came after the attempt was settled: an acknowledgement is evidence, and
+    /// anything else was known already.
+    fn late_answer(&mut self, attempt: AttemptId, index: usize, outcome: Outcome) {
+        let Outcome::Acknowledged(receipt) = outcome else {
+            return;
+        };
+        let Some((_, members)) = self.late.iter().find(|(late, _)| *late == attempt) else {
+            return;
+        };
+        if index < members.len() {
+            self.evidence.add(attempt, members, index, receipt);
+        }
+    }
+
+    fn finish(&mut self, now: Instant, attempt: AttemptId) {
+        let Some(mut batch) = self.sending.remove(&attempt) else {
+            return;
+        };
+        let listen = batch.close_unanswered();
+        if listen {
+            self.late.push_back((attempt, Arc::clone(&batch.members)));
+            if self.late.len() > self.config.late_max
+                && let Some((oldest, _)) = self.late.pop_front()
+            {
+                self.commands.push_back(Command::Forget(oldest));
+            }
+        }
+        if let Some(cause) = batch.silence() {
+            self.breaker.outage(now, cause, &mut self.rng);
+        }
+        if batch.probe {
+            self.breaker.probe_unsent(now);
+        }
+        self.settle(now, batch);
+    }
+
+    /// Works out what each member becomes, and keeps the keys of those that failed in order.
+    fn settle(&mut self, now: Instant, batch: Batch<E>) {
+        let (finished, failed) = batch.finish(&self.config, &mut self.rng);
+        if failed.rescan {
+            self.scan.from_front = true;
+            self.scan.idle_until = None;
+        }
+        self.hold_keys(&failed.held_keys);
+        // A retry that is due before the next poll must wake the reader.
+        if let (Some(delay), Some(idle)) = (finished.soonest_retry, self.scan.idle_until) {
+            self.scan.idle_until = Some(idle.min(now + delay));
+        }
+        self.finished.push(finished);
+    }
+
+    /// Nothing of these keys that was fetched already may go before what failed.
+    fn hold_keys(&mut self, keys: &BTreeSet<i64>) {
+        if keys.is_empty() {
+            return;
+        }
+        self.buffer.drop_keys(keys);
+        if let Some(pending) = &mut self.pending {
+            pending.failed_keys.extend(keys);
+            if let Some(registering) = &mut pending.registering {
+                registering.hold_keys(keys);
+            }
+        }
+        if let Some(ready) = &mut self.ready {
+            ready.hold_keys(keys);
+        }
+    }
+
+    /// The session has ended: its settles would fail, so every acknowledgement that is not
+    /// settled for certain goes through the evidence path. An exchange whose answer is missing
+    /// may have committed; evidence handed in twice is kept once.
+    fn fence(&mut self) {
+        self.fenced = true;
+        self.buffer.clear();
+        self.ready = None;
+        if let Some(pending) = self.pending.take() {
+            for (settlement, members) in pending.exchange.settle.iter().zip(&pending.settling) {
+                self.evidence.add_all(members, settlement);
+            }
+        }
+        for finished in self.finished.drain(..) {
+            self.evidence
+                .add_all(&finished.members, &finished.settlement);
+        }
+        for (attempt, batch) in std::mem::take(&mut self.sending) {
+            for (index, receipt) in batch.receipts() {
+                self.evidence.add(attempt, &batch.members, index, receipt);
+            }
+            // Not bounded by `late_max`: at most `sending_max` more.
+            self.late.push_back((attempt, Arc::clone(&batch.members)));
+        }
+        self.unfit.clear();
+    }
+
+    fn new_attempt(&mut self) -> AttemptId {
+        AttemptId(uuid::Builder::from_random_bytes(self.rng.random()).into_uuid())
+    }
+}

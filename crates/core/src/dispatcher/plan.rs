@@ -1,0 +1,261 @@
+//! What the next exchange is to contain, and what its answer means.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    Instant, Position,
+    breaker::Admission,
+    exchange::{Exchange, Fetch, Registration, Unfit},
+};
+
+use super::{Batch, Command, Dispatcher, Pending, Reply, STORE_BACKOFF};
+
+impl<E> Dispatcher<E> {
+    /// Asks for an exchange if there is anything to settle, register or fetch, and none is
+    /// under way.
+    pub(super) fn start_exchange(&mut self, now: Instant) {
+        if self.pending.is_some() {
+            return;
+        }
+        let finished = std::mem::take(&mut self.finished);
+        let quarantine = std::mem::take(&mut self.unfit);
+        let suspend = self.suspend.take();
+        let registering = self.next_batch(now);
+        let fetch = self.next_fetch(now, registering.as_ref());
+        if finished.is_empty()
+            && quarantine.is_empty()
+            && suspend.is_none()
+            && registering.is_none()
+            && fetch.is_none()
+        {
+            return;
+        }
+        let (settling, settle) = finished
+            .into_iter()
+            .map(|finished| (finished.members, finished.settlement))
+            .unzip();
+        let exchange = Arc::new(Exchange {
+            session: self.config.session,
+            destination: self.config.destination,
+            settle,
+            quarantine,
+            suspend,
+            register: registering
+                .iter()
+                .map(|batch| Registration {
+                    attempt: batch.attempt,
+                    members: batch.members.iter().map(|member| member.position).collect(),
+                })
+                .collect(),
+            fetch,
+        });
+        self.commands
+            .push_back(Command::Exchange(Arc::clone(&exchange)));
+        self.pending = Some(Pending {
+            exchange,
+            settling,
+            registering,
+            started: now,
+            failed_keys: BTreeSet::new(),
+            repeat_at: None,
+            failures: 0,
+        });
+    }
+
+    /// The batch to register next: one is kept ready while others are being sent.
+    fn next_batch(&mut self, now: Instant) -> Option<Batch<E>> {
+        if self.stopping || self.suspended || self.ready.is_some() || self.buffer.is_empty() {
+            return None;
+        }
+        let (count_max, probe) = match self.breaker.admission(now) {
+            Admission::All => (self.config.batch_max, false),
+            // A probe goes alone, so that nothing else is in flight with it.
+            Admission::One if self.sending.is_empty() => (1, true),
+            Admission::One | Admission::Nothing | Admission::NothingUntil(_) => return None,
+        };
+        let members = self.buffer.take(
+            count_max,
+            self.config.batch_bytes_max,
+            self.config.one_per_key,
+            &self.busy_keys(),
+        );
+        if members.is_empty() {
+            return None;
+        }
+        if probe {
+            self.breaker.probe();
+        }
+        Some(Batch::new(self.new_attempt(), members, probe))
+    }
+
+    /// Keys of which a message is registered or in flight, where only one may be.
+    fn busy_keys(&self) -> BTreeSet<i64> {
+        if !self.config.one_per_key {
+            return BTreeSet::new();
+        }
+        let registering = self
+            .pending
+            .iter()
+            .filter_map(|pending| pending.registering.as_ref());
+        self.ready
+            .iter()
+            .chain(self.sending.values())
+            .chain(registering)
+            .flat_map(|batch| batch.members.iter().map(|member| member.key_hash))
+            .collect()
+    }
+
+    pub(super) fn may_fetch_at_all(&self) -> bool {
+        !self.stopping
+            && !self.suspended
+            && !self.fetches_spent()
+            && self.lanes.iter().any(|lane| !self.draining.contains(lane))
+    }
+
+    fn next_fetch(&mut self, now: Instant, registering: Option<&Batch<E>>) -> Option<Fetch> {
+        if !self.may_fetch_at_all() {
+            return None;
+        }
+        match self.breaker.admission(now) {
+            Admission::All | Admission::One => {}
+            Admission::Nothing | Admission::NothingUntil(_) => return None,
+        }
+        if self.scan.idle_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let mut busy_keys = self.busy_keys();
+        if self.config.one_per_key {
+            let members = registering.iter().flat_map(|batch| batch.members.iter());
+            busy_keys.extend(members.map(|member| member.key_hash));
+        }
+        let sendable = self.buffer.sendable(self.config.one_per_key, &busy_keys);
+        if sendable >= self.config.batch_max || self.buffer.bytes() >= self.config.batch_bytes_max {
+            return None;
+        }
+        if self.scan.from_front || now >= self.scan.rescan_at || self.buffer.wants_front() {
+            self.scan.after = Position::START;
+            self.scan.from_front = false;
+        }
+        if self.scan.after == Position::START {
+            self.buffer.restart();
+        }
+        busy_keys.extend(self.buffer.cut_keys());
+        let mut exclude: Vec<Position> = self
+            .ready
+            .iter()
+            .chain(self.sending.values())
+            .chain(registering)
+            .flat_map(|batch| batch.members.iter().map(|member| member.position))
+            .chain(self.buffer.positions())
+            .collect();
+        exclude.sort_unstable();
+        Some(Fetch {
+            lanes: self.lanes.difference(&self.draining).copied().collect(),
+            after: self.scan.after,
+            exclude,
+            busy_keys: busy_keys.into_iter().collect(),
+            limit: u32::try_from(self.config.batch_max).unwrap_or(u32::MAX),
+            bytes_max: self.config.batch_bytes_max,
+        })
+    }
+
+    pub(super) fn exchanged(&mut self, now: Instant, reply: Reply<E>) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        if let Some(batch) = pending.registering {
+            assert!(self.ready.is_none(), "one batch is kept ready, no more");
+            self.ready = Some(batch);
+        }
+        if let Some(fetch) = &pending.exchange.fetch {
+            self.fetched(now, pending.started, fetch, &pending.failed_keys, reply);
+        }
+    }
+
+    fn fetched(
+        &mut self,
+        now: Instant,
+        started: Instant,
+        fetch: &Fetch,
+        failed_keys: &BTreeSet<i64>,
+        reply: Reply<E>,
+    ) {
+        self.scan.fetches += 1;
+        if fetch.after == Position::START {
+            // Reading from the front walks over dead entries; it may take an eighth of the time.
+            let pause = (now.since(started) * 8).max(self.config.rescan);
+            self.scan.rescan_at = now + pause;
+        }
+        let found = !reply.fetched.is_empty();
+        if let Some(last) = reply.fetched.last() {
+            self.scan.after = self.scan.after.max(last.position);
+        }
+        // Once one of a key is left out here, so is all that follows it.
+        let mut unfit_keys = BTreeSet::new();
+        for candidate in reply.fetched {
+            let lane_kept =
+                self.lanes.contains(&candidate.lane) && !self.draining.contains(&candidate.lane);
+            if failed_keys.contains(&candidate.key_hash) {
+                self.scan.from_front = true;
+            } else if lane_kept && !unfit_keys.contains(&candidate.key_hash) {
+                match candidate.unfit {
+                    None if self.config.one_per_key => {
+                        self.buffer
+                            .add_one_per_key(candidate, self.config.batch_bytes_max);
+                    }
+                    None => self.buffer.add(candidate),
+                    Some((code, detail)) => {
+                        if self.config.quarantine_holds_key {
+                            unfit_keys.insert(candidate.key_hash);
+                        }
+                        self.unfit.push(Unfit {
+                            position: candidate.position,
+                            code,
+                            detail,
+                        });
+                    }
+                }
+            }
+        }
+        self.hold_keys(&unfit_keys);
+        self.scan.poll = if found {
+            self.config.poll_min
+        } else {
+            (self.scan.poll * 2).min(self.config.poll_max)
+        };
+        let rang = std::mem::take(&mut self.scan.rang);
+        if reply.exhausted && !rang && !self.scan.from_front {
+            let mut pause = reply
+                .next_due
+                .map_or(self.scan.poll, |due| due.min(self.scan.poll));
+            if fetch.after > Position::START {
+                // Something may have become visible below: do not sleep before having looked.
+                pause = pause
+                    .min(self.scan.rescan_at.since(now))
+                    .max(self.config.poll_min);
+            }
+            self.scan.idle_until = Some(now + pause);
+        } else {
+            self.scan.idle_until = None;
+        }
+    }
+
+    pub(super) fn exchange_failed(&mut self, now: Instant) {
+        if let Some(pending) = &mut self.pending {
+            pending.failures = pending.failures.saturating_add(1);
+            let delay = STORE_BACKOFF.ceiling(pending.failures);
+            pending.repeat_at = Some(now + delay);
+        }
+    }
+
+    /// Asks again, word for word: it is idempotent by attempt id, and its fetch only reads.
+    pub(super) fn repeat_exchange(&mut self, now: Instant) {
+        if let Some(pending) = &mut self.pending
+            && pending.repeat_at.is_some_and(|at| at <= now)
+        {
+            pending.repeat_at = None;
+            self.commands
+                .push_back(Command::Exchange(Arc::clone(&pending.exchange)));
+        }
+    }
+}
