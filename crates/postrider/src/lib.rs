@@ -1,1 +1,27 @@
-//! postrider's postrider crate.
+//! Append events in your own database transaction; postrider delivers what you committed.
+//!
+//! An event becomes part of the transaction it is appended in: committed with it, gone with it.
+//! This crate never opens a connection, never commits and never talks to a broker.
+
+mod check;
+mod error;
+mod registry;
+
+pub use error::{AppendError, BatchError, LoadError, Source};
+pub use postrider_contract::{
+    Digest, EventId, EventType, Invalid, NewEvent, Timestamp, envelope::Aggregate,
+    new_event::json_payload,
+};
+pub use postrider_schema::{CompileError, Violation};
+pub use registry::{Registry, json_event_type};
+
+/// What became of an appended event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub event_id: EventId,
+    /// The event's place in the order of appends, assigned by the database. Later appends of one
+    /// transaction have higher ones; between transactions it is not the order of commits.
+    pub position: i64,
+    /// It was there already, with the same content: this append changed nothing.
+    pub already: bool,
+}
