@@ -1,1 +1,0 @@
-//! CloudEvents 1.0.

@@ -1,0 +1,312 @@
+//! Events as CloudEvents 1.0 messages: which attribute says what, and in which header.
+//!
+//! | attribute | from the envelope |
+//! | --- | --- |
+//! | `specversion` | `1.0` |
+//! | `id` | eventId |
+//! | `source` | `/{tenant}/{aggregate type}`, each percent-encoded but for RFC 3986 unreserved characters |
+//! | `type` | eventType |
+//! | `subject` | aggregate id |
+//! | `time` | occurredAt |
+//! | `datacontenttype` | payload content type |
+//! | `dataschema` | `urn:postrider:schema:{schemaDigest}`, where there is one |
+//! | `partitionkey` | partitionKey; left out when empty |
+//! | `traceparent`, `tracestate` | the trace context given at append |
+//! | `tenant`, `aggregatetype`, `aggregateversion`, `schemaversion`, `generation` | the same |
+//! | `actor`, `requestid`, `correlationid`, `causationid`, `operationid` | the same, where given |
+//! | `deliverysetversion`, `deliverysetdigest` | deliverySet |
+//! | `payloaddigest`, `envelopedigest`, `destinationdigest` | the digests |
+//!
+//! Together they are the whole envelope: a receiver can rebuild it and check its digest, see
+//! [`read`]. All extension attributes are strings, numbers too: a CloudEvents integer has 32 bits.
+
+mod header;
+mod read;
+mod structured;
+
+use std::borrow::Cow;
+
+pub use header::{NotUtf8, decode_header, encode_header};
+pub use read::{ReadError, Received, read};
+
+use crate::{Digest, Envelope, destination::Serializer, invalid, media};
+
+/// The media type of structured mode.
+pub const STRUCTURED: &str = "application/cloudevents+json";
+
+/// The header that carries the event id in raw mode.
+pub const RAW_ID: &str = "postrider-event-id";
+
+const SCHEMA_URN: &str = "urn:postrider:schema:";
+
+/// What a message is made from: a committed event and the destination it goes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    pub envelope: &'a Envelope,
+    pub envelope_digest: &'a Digest,
+    pub destination_digest: &'a Digest,
+    pub traceparent: Option<&'a str>,
+    pub tracestate: Option<&'a str>,
+    /// Free headers.
+    pub headers: &'a [(String, String)],
+    pub payload: &'a [u8],
+}
+
+/// A header's name, lower-case, and its value.
+pub type Header<'a> = (Cow<'a, str>, Cow<'a, str>);
+
+/// A message in its wire format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wire<'a> {
+    pub headers: Vec<Header<'a>>,
+    pub body: Body,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The payload as it is: nothing was copied.
+    Payload,
+    /// A body made from the event.
+    Made(Vec<u8>),
+}
+
+/// How a CloudEvents protocol binding names and writes headers in binary mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Stands before the name of each attribute but `datacontenttype`.
+    pub prefix: &'static str,
+    /// The header that says the payload's content type.
+    pub content_type: &'static str,
+    /// Values are percent-encoded, see [`encode_header`]; else they are plain UTF-8.
+    pub percent_encoded: bool,
+}
+
+impl Binding {
+    /// Names as in HTTP, values plain: the form between the relay and its transports.
+    pub const PLAIN: Self = Self {
+        prefix: "ce-",
+        content_type: "content-type",
+        percent_encoded: false,
+    };
+    pub const HTTP: Self = Self {
+        prefix: "ce-",
+        content_type: "content-type",
+        percent_encoded: true,
+    };
+    /// Here `content-type` marks structured mode, so binary mode has an attribute of its own.
+    pub const NATS: Self = Self {
+        prefix: "ce-",
+        content_type: "ce-datacontenttype",
+        percent_encoded: true,
+    };
+    pub const KAFKA: Self = Self {
+        prefix: "ce_",
+        content_type: "content-type",
+        percent_encoded: false,
+    };
+    /// The content type goes into the message property `content-type`.
+    pub const AMQP: Self = Self {
+        prefix: "cloudEvents_",
+        content_type: "content-type",
+        percent_encoded: false,
+    };
+}
+
+/// Why an event has no such wire format. Sending again changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "the payload's content type is {0}, which a receiver would take for structured mode; send \
+         it through a destination with the serializer raw or cloudevents-structured"
+    )]
+    LooksStructured(String),
+    #[error("the payload is said to be JSON and is not: {0}")]
+    NotJson(crate::canonical::Error),
+}
+
+/// Makes the message. Only what must be made is copied.
+///
+/// - Binary: one header per attribute, the payload as body.
+/// - Structured: `content-type: application/cloudevents+json`, one JSON object as body; the
+///   payload stands in it as it is when its content type is JSON, in base64 otherwise (and where
+///   white space stands around the JSON value).
+/// - Raw: the id in [`RAW_ID`], the content type, the payload as body.
+///
+/// In every mode trace context (`traceparent`, `tracestate`) and free headers follow as headers
+/// of their own.
+///
+/// # Errors
+/// When a receiver could not read the message as what it is.
+pub fn wire<'a>(
+    source: &Source<'a>,
+    serializer: Serializer,
+    binding: Binding,
+) -> Result<Wire<'a>, Error> {
+    let content_type = source.envelope.payload.content_type.as_str();
+    let mut headers: Vec<Header<'a>> = Vec::with_capacity(40);
+    let body = match serializer {
+        Serializer::CloudeventsBinary => {
+            if starts_with_ignoring_case(content_type, "application/cloudevents") {
+                return Err(Error::LooksStructured(invalid::quote(content_type)));
+            }
+            headers.push((binding.content_type.into(), content_type.into()));
+            for (name, value) in attributes(source) {
+                if name != "datacontenttype" {
+                    headers.push((format!("{}{name}", binding.prefix).into(), value));
+                }
+            }
+            Body::Payload
+        }
+        Serializer::CloudeventsStructured => {
+            headers.push(("content-type".into(), STRUCTURED.into()));
+            Body::Made(structured::write(source)?)
+        }
+        Serializer::Raw => {
+            headers.push(("content-type".into(), content_type.into()));
+            headers.push((RAW_ID.into(), source.envelope.event_id.to_string().into()));
+            Body::Payload
+        }
+    };
+    let trace = [
+        ("traceparent", source.traceparent),
+        ("tracestate", source.tracestate),
+    ];
+    for (name, value) in trace {
+        if let Some(value) = value {
+            headers.push((name.into(), value.into()));
+        }
+    }
+    for (name, value) in source.headers {
+        headers.push((name.as_str().into(), value.as_str().into()));
+    }
+    if binding.percent_encoded {
+        for (name, value) in &mut headers {
+            if let Cow::Owned(encoded) = encode_header(name, value) {
+                *value = Cow::Owned(encoded);
+            }
+        }
+    }
+    Ok(Wire { headers, body })
+}
+
+/// A header of [`Binding::PLAIN`] as another binding has it.
+#[must_use]
+pub fn rebind<'a>(name: &'a str, value: &'a str, binding: Binding) -> Header<'a> {
+    let structured = starts_with_ignoring_case(value, "application/cloudevents");
+    let name: Cow<'a, str> = match name.strip_prefix(Binding::PLAIN.prefix) {
+        Some(attribute) if binding.prefix != Binding::PLAIN.prefix => {
+            format!("{}{attribute}", binding.prefix).into()
+        }
+        None if name == Binding::PLAIN.content_type && !structured => binding.content_type.into(),
+        Some(_) | None => name.into(),
+    };
+    let value = if binding.percent_encoded {
+        encode_header(&name, value)
+    } else {
+        value.into()
+    };
+    (name, value)
+}
+
+/// The attributes of an event, in the order of the table above.
+#[must_use]
+pub fn attributes<'a>(source: &Source<'a>) -> Vec<(&'static str, Cow<'a, str>)> {
+    let Source {
+        envelope,
+        envelope_digest,
+        destination_digest,
+        traceparent,
+        tracestate,
+        ..
+    } = *source;
+    let mut all: Vec<(&'static str, Cow<'a, str>)> = Vec::with_capacity(26);
+    all.push(("specversion", "1.0".into()));
+    all.push(("id", envelope.event_id.to_string().into()));
+    all.push((
+        "source",
+        uri_reference(&envelope.tenant, &envelope.aggregate.kind).into(),
+    ));
+    all.push(("type", envelope.event_type.as_str().into()));
+    all.push(("subject", envelope.aggregate.id.as_str().into()));
+    all.push(("time", envelope.occurred_at.to_string().into()));
+    all.push((
+        "datacontenttype",
+        envelope.payload.content_type.as_str().into(),
+    ));
+    if let Some(digest) = &envelope.payload.schema_digest {
+        all.push(("dataschema", format!("{SCHEMA_URN}{digest}").into()));
+    }
+    if !envelope.partition_key.is_empty() {
+        all.push(("partitionkey", envelope.partition_key.as_str().into()));
+    }
+    let mut given = |name, value: Option<&'a str>| {
+        if let Some(value) = value {
+            all.push((name, value.into()));
+        }
+    };
+    given("traceparent", traceparent);
+    given("tracestate", tracestate);
+    given("tenant", Some(&envelope.tenant));
+    given("aggregatetype", Some(&envelope.aggregate.kind));
+    given("schemaversion", Some(&envelope.schema_version));
+    given("actor", envelope.actor.as_deref());
+    given("requestid", envelope.request_id.as_deref());
+    given("correlationid", envelope.correlation_id.as_deref());
+    given("causationid", envelope.causation_id.as_deref());
+    given("operationid", envelope.operation_id.as_deref());
+    if let Some(version) = envelope.aggregate.version {
+        all.push(("aggregateversion", version.to_string().into()));
+    }
+    all.push(("generation", envelope.generation.to_string().into()));
+    all.push((
+        "deliverysetversion",
+        envelope.delivery_set.version.to_string().into(),
+    ));
+    all.push((
+        "deliverysetdigest",
+        envelope.delivery_set.digest.to_string().into(),
+    ));
+    all.push(("payloaddigest", envelope.payload.digest.to_string().into()));
+    all.push(("envelopedigest", envelope_digest.to_string().into()));
+    all.push(("destinationdigest", destination_digest.to_string().into()));
+    all
+}
+
+/// `/{tenant}/{aggregate type}`, a relative reference as RFC 3986 has it.
+fn uri_reference(tenant: &str, aggregate_type: &str) -> String {
+    let mut reference = String::with_capacity(tenant.len() + aggregate_type.len() + 2);
+    for segment in [tenant, aggregate_type] {
+        reference.push('/');
+        for byte in segment.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                reference.push(char::from(byte));
+            } else {
+                header::push_percent(&mut reference, byte);
+            }
+        }
+    }
+    reference
+}
+
+/// Whether the payload is embedded as JSON in structured mode.
+fn embeds_json(source: &Source<'_>) -> Result<bool, Error> {
+    let content_type = &source.envelope.payload.content_type;
+    let is_json = media::is_json(content_type);
+    if !is_json && !media::has_json_suffix(content_type) {
+        return Ok(false);
+    }
+    // White space around the value would be lost between the members of the object.
+    let space = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_whitespace);
+    match crate::canonical::check(source.payload) {
+        Ok(()) if space(source.payload.first()) || space(source.payload.last()) => Ok(false),
+        Ok(()) => Ok(true),
+        // Only `application/json` is checked at append; base64 is right for anything.
+        Err(_) if !is_json => Ok(false),
+        Err(error) => Err(Error::NotJson(error)),
+    }
+}
+
+fn starts_with_ignoring_case(text: &str, prefix: &str) -> bool {
+    text.get(..prefix.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
