@@ -90,7 +90,8 @@ pub struct Registration {
 
 /// Due deliveries of held lanes, in position order.
 ///
-/// A delivery is due when it is pending, its time has come and, where the destination orders by
+/// A delivery is due when it is pending, its time has come (one that never failed is due at once,
+/// even when the clock has stepped back since) and, where the destination orders by
 /// key, no earlier delivery of its key waits for a retry, is unknown or (by `onQuarantine`) is
 /// quarantined.
 ///

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_contract::{
-    Digest, Envelope, EventId, Timestamp, key, new_event::NewEvent,
-};
+use postrider_contract::{Digest, Envelope, EventId, Timestamp, key, new_event::NewEvent};
 use postrider_core::{Lane, Position, delivery::State};
 use postrider_store::{
     AppendError,
@@ -25,11 +23,17 @@ pub async fn events_appear_with_the_business_row_or_not_at_all<H: StoreHarness>(
     let mut transaction = world.harness.begin().await;
     transaction.put_row("order-1", "placed").await;
     let appended = transaction.append(vec![kept]).await.unwrap();
-    assert_eq!((appended[0].event_id, appended[0].already), (kept_id, false));
+    assert_eq!(
+        (appended[0].event_id, appended[0].already),
+        (kept_id, false)
+    );
     assert!(world.store.event(kept_id).await.unwrap().is_none());
     transaction.commit().await;
     assert_eq!(world.event(kept_id).await.position, appended[0].position);
-    assert_eq!(world.harness.business_row("order-1").await.unwrap(), "placed");
+    assert_eq!(
+        world.harness.business_row("order-1").await.unwrap(),
+        "placed"
+    );
 
     let mut transaction = world.harness.begin().await;
     transaction.append(vec![dropped]).await.unwrap();
@@ -62,12 +66,22 @@ pub async fn an_event_has_exactly_the_deliveries_of_its_delivery_set<H: StoreHar
 
     let of = |detail: postrider_store::inspect::EventDetail| -> Vec<_> {
         let deliveries = detail.deliveries.into_iter();
-        deliveries.map(|delivery| (delivery.destination, delivery.state)).collect()
+        deliveries
+            .map(|delivery| (delivery.destination, delivery.state))
+            .collect()
     };
-    let both: Vec<_> = world.destinations.iter().map(|id| (*id, State::Pending)).collect();
+    let both: Vec<_> = world
+        .destinations
+        .iter()
+        .map(|id| (*id, State::Pending))
+        .collect();
     assert_eq!(of(world.event(placed.event_id).await), both);
     assert_eq!(of(world.event(noted.event_id).await), both[..1]);
-    let open = world.store.deliveries(&DeliveryFilter::default(), None, 10).await.unwrap();
+    let open = world
+        .store
+        .deliveries(&DeliveryFilter::default(), None, 10)
+        .await
+        .unwrap();
     assert_eq!(open.rows.len(), 3);
 }
 
@@ -111,7 +125,9 @@ pub async fn the_same_event_again_is_already_there<H: StoreHarness>() {
     // even know the type any more.
     world.clock.advance(Duration::from_secs(5));
     let mut next = plan(2, &[destination("alpha")]);
-    next.delivery_set.applicable_events.retain(|a| a.event_type != PLACED);
+    next.delivery_set
+        .applicable_events
+        .retain(|a| a.event_type != PLACED);
     next.delivery_set.members.retain(|m| m.event_type != PLACED);
     next.delivery_set.applicable_event_count = 1;
     next.delivery_set.member_count = 1;
@@ -133,7 +149,9 @@ pub async fn the_same_event_again_is_already_there<H: StoreHarness>() {
 pub async fn the_same_event_twice_in_one_batch_is_stored_once<H: StoreHarness>() {
     let world = World::<H>::new().await;
     let given = event("k");
-    let answers = world.append_all(vec![given.clone(), event("l"), given]).await;
+    let answers = world
+        .append_all(vec![given.clone(), event("l"), given])
+        .await;
     assert_eq!(answers[0].position, answers[2].position);
     let already: Vec<bool> = answers.iter().map(|answer| answer.already).collect();
     assert_eq!(already, [false, false, true]);
@@ -184,7 +202,10 @@ pub async fn one_id_in_two_transactions_is_stored_once<H: StoreHarness>() {
     match second.await.unwrap() {
         Ok(appended) => assert!(appended[0].already),
         Err(AppendError::Store(error)) => {
-            assert!(matches!(error, postrider_store::StoreError::Unavailable { .. }), "{error}");
+            assert!(
+                matches!(error, postrider_store::StoreError::Unavailable { .. }),
+                "{error}"
+            );
         }
         Err(error) => panic!("{error}"),
     }
@@ -234,7 +255,11 @@ pub async fn a_broken_field_is_named<H: StoreHarness>() {
     json.payload = b"{".to_vec();
     let mut header = event("k");
     header.headers = vec![("authorization".to_owned(), "x".to_owned())];
-    for (broken, field) in [(control, "aggregate.id"), (json, "payload"), (header, "headers")] {
+    for (broken, field) in [
+        (control, "aggregate.id"),
+        (json, "payload"),
+        (header, "headers"),
+    ] {
         match world.store.append(vec![broken]).await {
             Err(AppendError::Invalid(message)) => {
                 assert!(message.starts_with(field), "{message}");
@@ -255,8 +280,7 @@ pub async fn payload_and_headers_are_kept_exactly<H: StoreHarness>() {
         ("x-b".to_owned(), "é \"quoted\" \\".to_owned()),
         ("x-a".to_owned(), String::new()),
     ];
-    binary.traceparent =
-        Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned());
+    binary.traceparent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned());
     binary.tracestate = Some("vendor=1".to_owned());
     let mut spaced = event("k");
     spaced.payload = b"{ \"b\": 1,\n  \"a\": 1.50 }".to_vec();
@@ -272,7 +296,10 @@ pub async fn payload_and_headers_are_kept_exactly<H: StoreHarness>() {
         let stored = world.event(appended.event_id).await.event;
         assert_eq!(*fetched.event, stored);
         assert_eq!(stored.payload, given.payload);
-        assert_eq!(stored.envelope_digest, Digest::of_canonical(&stored.envelope));
+        assert_eq!(
+            stored.envelope_digest,
+            Digest::of_canonical(&stored.envelope)
+        );
         let envelope = Envelope::from_json(&stored.envelope).unwrap();
         assert_eq!(envelope.canonical(), stored.envelope);
         assert_eq!(envelope.payload.digest, Digest::of_bytes(&given.payload));
@@ -282,7 +309,11 @@ pub async fn payload_and_headers_are_kept_exactly<H: StoreHarness>() {
     let stored = &fetched[0].event;
     assert_eq!(stored.traceparent, binary.traceparent);
     assert_eq!(stored.tracestate, binary.tracestate);
-    let names: Vec<&str> = stored.headers.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = stored
+        .headers
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     assert_eq!(names, ["x-a", "x-b"]);
     assert_eq!(stored.headers[1].1, binary.headers[0].1);
 }
@@ -295,7 +326,10 @@ pub async fn an_event_without_an_id_gets_one<H: StoreHarness>() {
     assert_ne!(appended[0].event_id, appended[1].event_id);
     for answer in appended {
         assert_eq!(answer.event_id.0.get_version_num(), 7);
-        assert_eq!(world.event(answer.event_id).await.event.event_id, answer.event_id);
+        assert_eq!(
+            world.event(answer.event_id).await.event.event_id,
+            answer.event_id
+        );
     }
 }
 
@@ -307,7 +341,11 @@ pub async fn lanes_follow_the_hash_of_the_key<H: StoreHarness>() {
     let fetched = world.worker().await.fetch(world.destinations[0]).await;
     for (fetched, key) in fetched.iter().zip(keys) {
         let hash = key::hash(key);
-        assert_eq!((fetched.key_hash, fetched.lane), (hash, Lane(key::lane(hash, 4))), "{key:?}");
+        assert_eq!(
+            (fetched.key_hash, fetched.lane),
+            (hash, Lane(key::lane(hash, 4))),
+            "{key:?}"
+        );
     }
 }
 
@@ -322,7 +360,11 @@ pub async fn ids_1_positions_order_a_key_whatever_the_ids<H: StoreHarness>() {
     // Ids of two machines 5 s apart, and of a clock that stepped back 30 s: none in order.
     let id = |offset: i64| {
         let seconds = u64::try_from(1_800_000_000 + offset).unwrap();
-        EventId(Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, 0)))
+        EventId(Uuid::new_v7(uuid::Timestamp::from_unix(
+            uuid::NoContext,
+            seconds,
+            0,
+        )))
     };
     let mut expected = Vec::new();
     for offset in [0, 5, 0, 5, -30, -25, -30, 0, 0, 0] {
@@ -332,7 +374,10 @@ pub async fn ids_1_positions_order_a_key_whatever_the_ids<H: StoreHarness>() {
         world.clock.step_micros(offset);
     }
     assert!(expected.is_sorted());
-    assert_eq!(world.worker().await.due(world.destinations[0]).await, expected);
+    assert_eq!(
+        world.worker().await.due(world.destinations[0]).await,
+        expected
+    );
 }
 
 pub async fn what_is_committed_never_changes<H: StoreHarness>() {
@@ -342,7 +387,9 @@ pub async fn what_is_committed_never_changes<H: StoreHarness>() {
     let worker = world.worker().await;
     let members = vec![super::fixture::acknowledged(sent.position)];
     worker.attempt(world.destinations[0], members).await;
-    worker.register(world.destinations[0], &[open.position]).await;
+    worker
+        .register(world.destinations[0], &[open.position])
+        .await;
     let before = (
         world.event(sent.event_id).await,
         world.event(open.event_id).await,
@@ -366,7 +413,11 @@ pub async fn tim_1_extreme_times_do_not_stop_a_batch<H: StoreHarness>() {
     let world = World::<H>::new().await;
     let worker = world.worker().await;
     let mut events = Vec::new();
-    for time in ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "1970-01-01T00:00:00Z"] {
+    for time in [
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59.999999Z",
+        "1970-01-01T00:00:00Z",
+    ] {
         let mut event = event(time);
         event.occurred_at = Some(time.parse::<Timestamp>().unwrap());
         events.push(event);
@@ -376,30 +427,62 @@ pub async fn tim_1_extreme_times_do_not_stop_a_batch<H: StoreHarness>() {
     assert_eq!(due.len(), 3);
 
     // A delay without end is "not before the year 9999", for this delivery alone.
-    let mut members: Vec<_> = due.iter().copied().map(super::fixture::acknowledged).collect();
+    let mut members: Vec<_> = due
+        .iter()
+        .copied()
+        .map(super::fixture::acknowledged)
+        .collect();
     members[1] = super::fixture::retry(due[1], 1, Duration::MAX);
     worker.attempt(world.destinations[0], members).await;
-    let page = world.store.deliveries(&DeliveryFilter::default(), None, 10).await.unwrap();
-    let available: Vec<_> =
-        page.rows.iter().map(|row| (row.position, row.available_at.to_string())).collect();
-    assert_eq!(available, [(due[1], "9999-12-31T23:59:59.999999Z".to_owned())]);
+    let page = world
+        .store
+        .deliveries(&DeliveryFilter::default(), None, 10)
+        .await
+        .unwrap();
+    let available: Vec<_> = page
+        .rows
+        .iter()
+        .map(|row| (row.position, row.available_at.to_string()))
+        .collect();
+    assert_eq!(
+        available,
+        [(due[1], "9999-12-31T23:59:59.999999Z".to_owned())]
+    );
     let next = world.append(event("next")).await;
-    let exchanged =
-        worker.fetch_with(world.destinations[0], worker.front(world.destinations[0])).await;
-    assert_eq!(super::fixture::positions(&exchanged.fetched), [next.position]);
+    let exchanged = worker
+        .fetch_with(world.destinations[0], worker.front(world.destinations[0]))
+        .await;
+    assert_eq!(
+        super::fixture::positions(&exchanged.fetched),
+        [next.position]
+    );
     assert!(exchanged.next_due.is_some());
-    let events = world.store.events(&EventFilter::default(), Position::START, 10).await.unwrap();
+    let events = world
+        .store
+        .events(&EventFilter::default(), Position::START, 10)
+        .await
+        .unwrap();
     assert_eq!(events.rows.len(), 4);
     assert_eq!(events.rows[0].open, 0);
 }
 
 async fn stored_events<H: StoreHarness>(world: &World<H>) -> usize {
     let filter = EventFilter::default();
-    world.store.events(&filter, Position::START, 100).await.unwrap().rows.len()
+    world
+        .store
+        .events(&filter, Position::START, 100)
+        .await
+        .unwrap()
+        .rows
+        .len()
 }
 
 async fn assert_nothing_stored<H: StoreHarness>(world: &World<H>) {
     assert_eq!(stored_events(world).await, 0);
-    let open = world.store.deliveries(&DeliveryFilter::default(), None, 10).await.unwrap();
+    let open = world
+        .store
+        .deliveries(&DeliveryFilter::default(), None, 10)
+        .await
+        .unwrap();
     assert_eq!(open.rows, []);
 }

@@ -216,7 +216,11 @@ impl<H: StoreHarness> World<H> {
     }
 
     pub async fn apply(&mut self, plan: &ControlPlane) -> Applied {
-        let applied = self.store.apply(plan, &audit("apply")).await.expect("the plan applies");
+        let applied = self
+            .store
+            .apply(plan, &audit("apply"))
+            .await
+            .expect("the plan applies");
         let registry = self.store.registry().await.expect("the registry is read");
         self.destinations = registry.destinations.iter().map(|d| d.id).collect();
         applied
@@ -227,7 +231,10 @@ impl<H: StoreHarness> World<H> {
     }
 
     pub async fn append_all(&self, events: Vec<NewEvent>) -> Vec<Appended> {
-        self.store.append(events).await.expect("the events are appended")
+        self.store
+            .append(events)
+            .await
+            .expect("the events are appended")
     }
 
     /// One event per key; answers the positions.
@@ -246,7 +253,10 @@ impl<H: StoreHarness> World<H> {
     /// A live session without lanes.
     pub async fn session(&self, owner: &str) -> Worker {
         let session = self.new_session(owner);
-        self.store.open_session(&session).await.expect("the session opens");
+        self.store
+            .open_session(&session)
+            .await
+            .expect("the session opens");
         Worker {
             store: self.store.clone(),
             session: session.id,
@@ -355,7 +365,10 @@ impl Worker {
     }
 
     pub async fn run(&self, exchange: &Exchange) -> Exchanged {
-        self.store.exchange(exchange).await.expect("the exchange is done")
+        self.store
+            .exchange(exchange)
+            .await
+            .expect("the exchange is done")
     }
 
     pub async fn fetch_with(&self, destination: DestinationId, fetch: Fetch) -> Exchanged {
@@ -365,7 +378,9 @@ impl Worker {
     }
 
     pub async fn fetch(&self, destination: DestinationId) -> Vec<Fetched> {
-        self.fetch_with(destination, self.front(destination)).await.fetched
+        self.fetch_with(destination, self.front(destination))
+            .await
+            .fetched
     }
 
     /// The positions that are due, from the front.

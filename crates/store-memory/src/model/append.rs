@@ -131,7 +131,7 @@ impl Model {
                     state: OpenState::Pending,
                     attempts: 0,
                     available_at: now,
-                    failed: false,
+                    waited: false,
                     first_attempt_at: None,
                 };
                 (*id, open)

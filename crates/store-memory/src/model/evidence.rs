@@ -32,7 +32,7 @@ impl Model {
         };
         let same = |other: &Kept| other.attempt == kept.attempt && other.receipt == kept.receipt;
         if let Some(open) = self.open.remove(&key) {
-            if open.failed || open.state != OpenState::Pending {
+            if open.waited || open.state != OpenState::Pending {
                 self.keep_order_behind(key, open.key_hash);
             }
             self.receipts.insert(key, kept);
@@ -132,7 +132,7 @@ impl Model {
             .range_mut(behind)
             .find(|(_, open)| open.key_hash == key)
         {
-            next.failed = true;
+            next.waited = true;
         }
     }
 }

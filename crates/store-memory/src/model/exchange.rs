@@ -177,7 +177,7 @@ impl Model {
         };
         open.first_attempt_at.get_or_insert(registered_at);
         if open.state == OpenState::Pending {
-            open.failed = true;
+            open.waited = true;
             change(open);
         }
     }

@@ -35,12 +35,12 @@ impl Model {
         for (position, open) in self.open_at(destination) {
             let held = by_key && held_keys.contains(&open.key_hash);
             let excluded = fetch.exclude.binary_search(&position).is_ok();
-            let passed_over = open.failed && position <= fetch.after && !excluded;
+            let passed_over = open.waited && position <= fetch.after && !excluded;
             if holds(open, &registered.destination, now) || passed_over {
                 held_keys.insert(open.key_hash);
             }
             let is_due = open.state == OpenState::Pending
-                && open.available_at <= now
+                && !waits(open, now)
                 && position > fetch.after
                 && fetch.lanes.contains(&open.lane)
                 && !held
@@ -74,7 +74,7 @@ impl Model {
             .open_at(destination)
             .filter(|(_, open)| {
                 open.state == OpenState::Pending
-                    && open.available_at > now
+                    && waits(open, now)
                     && fetch.lanes.contains(&open.lane)
             })
             .map(|(_, open)| between(now, open.available_at))
@@ -83,11 +83,16 @@ impl Model {
     }
 }
 
+/// What never failed is due whatever its time: a clock that steps back delays nothing new.
+fn waits(open: &Open, now: Timestamp) -> bool {
+    open.waited && open.available_at > now
+}
+
 /// Whether a delivery holds the later ones of its key by its own state. Asked only where the
 /// destination orders by key.
 pub(super) fn holds(open: &Open, destination: &Destination, now: Timestamp) -> bool {
     match &open.state {
-        OpenState::Pending => open.available_at > now,
+        OpenState::Pending => waits(open, now),
         OpenState::Unknown => true,
         OpenState::Quarantined(_) => destination.on_quarantine == OnQuarantine::Hold,
     }

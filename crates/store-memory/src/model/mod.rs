@@ -98,7 +98,7 @@ struct Open {
     available_at: Timestamp,
     /// It failed, was replayed, or its session was lost: its place in its key's order must be
     /// kept even below a scan.
-    failed: bool,
+    waited: bool,
     /// When the first attempt that did not close it was registered.
     first_attempt_at: Option<Timestamp>,
 }

@@ -57,7 +57,7 @@ impl Model {
                 open.state = OpenState::Pending;
                 open.attempts = 0;
                 open.available_at = now;
-                open.failed = true;
+                open.waited = true;
             }
         }
         if !chosen.is_empty() {

@@ -264,7 +264,7 @@ impl Model {
                 .first_attempt_at
                 .get_or_insert(attempt.registered_at);
             if delivery.state == OpenState::Pending {
-                delivery.failed = true;
+                delivery.waited = true;
                 match on_unknown {
                     OnUnknown::Resend => delivery.available_at = now,
                     OnUnknown::Probe | OnUnknown::Hold => delivery.state = OpenState::Unknown,
