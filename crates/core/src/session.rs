@@ -1,1 +1,343 @@
-//! The life of one session.
+//! The life of one session: open, heartbeat, share lanes, recover others, end.
+//!
+//! One store call is under way at a time. The worker's own end of the lease starts *before* the
+//! call that granted it (I20), so it never outlives what the database granted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use crate::{DestinationId, Instant, Lane, deadline::Deadlines, lanes};
+
+/// One destination's lanes as the store counted them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub destination: DestinationId,
+    pub lanes: u16,
+    pub sessions: u32,
+    pub held: BTreeSet<Lane>,
+    pub free: u16,
+    pub suspended: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Opened,
+    /// Could not be opened now; try again.
+    OpenFailed,
+    Beat(Vec<Count>),
+    /// The store did not answer; the lease goes on running.
+    BeatFailed,
+    Claimed(Vec<(DestinationId, BTreeSet<Lane>)>),
+    /// These lanes have nothing in flight any more.
+    Drained(DestinationId, BTreeSet<Lane>),
+    Released,
+    /// The call failed in a way that says nothing about the session.
+    CallFailed,
+    Recovered,
+    /// The store says that the session is over.
+    Ended,
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    Open,
+    Heartbeat,
+    Claim(Vec<(DestinationId, u16)>),
+    Release(DestinationId, BTreeSet<Lane>),
+    /// Look for sessions whose lease is over.
+    Recover,
+    /// Tell the destination's dispatcher which lanes are held.
+    SetLanes(DestinationId, BTreeSet<Lane>),
+    Drain(DestinationId, BTreeSet<Lane>),
+    Suspended(DestinationId, bool),
+    LeaseUntil(Instant),
+    /// The session is over: whoever acts for it must stop.
+    Fence,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    New,
+    Live,
+    Over,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Session {
+    deadlines: Deadlines,
+    state: State,
+    commands: VecDeque<Command>,
+    /// A call is under way since then.
+    calling: Option<Instant>,
+    lease_until: Instant,
+    next_heartbeat: Instant,
+    next_recovery: Instant,
+    retry_at: Instant,
+    held: BTreeMap<DestinationId, BTreeSet<Lane>>,
+    draining: BTreeMap<DestinationId, BTreeSet<Lane>>,
+    claims: Vec<(DestinationId, u16)>,
+    releases: Vec<(DestinationId, BTreeSet<Lane>)>,
+}
+
+/// Between two tries to open a session while the store does not answer.
+const OPEN_RETRY: Duration = Duration::from_millis(500);
+
+impl Session {
+    #[must_use]
+    pub fn new(deadlines: Deadlines, now: Instant) -> Self {
+        Self {
+            deadlines,
+            state: State::New,
+            commands: VecDeque::new(),
+            calling: None,
+            lease_until: now,
+            next_heartbeat: now,
+            next_recovery: now,
+            retry_at: now,
+            held: BTreeMap::new(),
+            draining: BTreeMap::new(),
+            claims: Vec::new(),
+            releases: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state == State::Live
+    }
+
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// Lanes held per destination.
+    #[must_use]
+    pub fn held(&self) -> &BTreeMap<DestinationId, BTreeSet<Lane>> {
+        &self.held
+    }
+
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        let started = self.calling.unwrap_or(now);
+        match input {
+            Input::Tick | Input::Drained(..) => {}
+            Input::Opened
+            | Input::OpenFailed
+            | Input::Beat(_)
+            | Input::BeatFailed
+            | Input::Claimed(_)
+            | Input::Released
+            | Input::CallFailed
+            | Input::Recovered
+            | Input::Ended => self.calling = None,
+        }
+        match input {
+            Input::Opened => {
+                self.state = State::Live;
+                self.granted(started);
+                // Look at once: the first shares, and the lanes of those who died before.
+                self.next_heartbeat = now;
+            }
+            Input::OpenFailed => self.retry_at = now + OPEN_RETRY,
+            Input::Beat(counts) => {
+                self.granted(started);
+                counts.into_iter().for_each(|count| self.share(count));
+            }
+            Input::BeatFailed | Input::CallFailed => {
+                self.next_heartbeat = now + self.deadlines.settings().heartbeat / 4;
+                self.next_recovery = now + self.deadlines.settings().heartbeat;
+            }
+            Input::Claimed(claimed) => {
+                for (destination, lanes) in claimed {
+                    let held = self.held.entry(destination).or_default();
+                    held.extend(lanes);
+                    self.commands
+                        .push_back(Command::SetLanes(destination, held.clone()));
+                }
+            }
+            Input::Drained(destination, lanes) => {
+                if let Some(held) = self.held.get_mut(&destination) {
+                    held.retain(|lane| !lanes.contains(lane));
+                }
+                if let Some(draining) = self.draining.get_mut(&destination) {
+                    draining.retain(|lane| !lanes.contains(lane));
+                }
+                self.releases.push((destination, lanes));
+            }
+            Input::Released | Input::Tick => {}
+            Input::Recovered => {
+                self.next_recovery = now + self.deadlines.settings().heartbeat;
+                // What recovery freed is there to be taken.
+                self.next_heartbeat = self.next_heartbeat.min(now + OPEN_RETRY);
+            }
+            Input::Ended => self.fence(),
+        }
+        self.advance(now);
+    }
+
+    pub fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        match self.state {
+            State::Over => None,
+            State::New => self.calling.is_none().then_some(self.retry_at),
+            State::Live if self.calling.is_some() => Some(self.lease_until),
+            State::Live => Some(
+                self.next_heartbeat
+                    .min(self.next_recovery)
+                    .min(self.lease_until),
+            ),
+        }
+    }
+
+    fn granted(&mut self, started: Instant) {
+        self.lease_until = started + self.deadlines.settings().lease;
+        self.next_heartbeat = started + self.deadlines.settings().heartbeat;
+        self.commands
+            .push_back(Command::LeaseUntil(self.lease_until));
+    }
+
+    fn share(&mut self, count: Count) {
+        let destination = count.destination;
+        self.commands
+            .push_back(Command::Suspended(destination, count.suspended));
+        let held = self.held.entry(destination).or_default();
+        // The store's word counts: a claim whose answer was lost shows up here.
+        let releasing: BTreeSet<Lane> = self
+            .releases
+            .iter()
+            .filter(|(of, _)| *of == destination)
+            .flat_map(|(_, lanes)| lanes.iter().copied())
+            .collect();
+        let truly: BTreeSet<Lane> = count.held.difference(&releasing).copied().collect();
+        if *held != truly {
+            held.clone_from(&truly);
+            self.commands
+                .push_back(Command::SetLanes(destination, truly));
+        }
+        let draining = self.draining.entry(destination).or_default();
+        let keeping = u16::try_from(held.len() - draining.len().min(held.len()))
+            .expect("lanes are counted in u16");
+        match lanes::next_move(count.lanes, count.sessions, keeping, count.free) {
+            lanes::Move::Stay => {}
+            lanes::Move::Claim(lanes) => self.claims.push((destination, lanes)),
+            lanes::Move::Release(lanes) => {
+                let kept: Vec<Lane> = held.difference(draining).copied().collect();
+                let extra: BTreeSet<Lane> =
+                    kept.into_iter().rev().take(usize::from(lanes)).collect();
+                draining.extend(&extra);
+                self.commands.push_back(Command::Drain(destination, extra));
+            }
+        }
+    }
+
+    fn fence(&mut self) {
+        self.state = State::Over;
+        self.held.clear();
+        self.commands.push_back(Command::Fence);
+    }
+
+    fn advance(&mut self, now: Instant) {
+        if self.state == State::Live && now >= self.lease_until {
+            self.fence();
+        }
+        if self.calling.is_some() {
+            return;
+        }
+        let command = match self.state {
+            State::Over => return,
+            State::New if now >= self.retry_at => Command::Open,
+            State::New => return,
+            State::Live if now >= self.next_heartbeat => Command::Heartbeat,
+            State::Live => {
+                if let Some((destination, lanes)) = self.releases.pop() {
+                    Command::Release(destination, lanes)
+                } else if !self.claims.is_empty() {
+                    Command::Claim(std::mem::take(&mut self.claims))
+                } else if now >= self.next_recovery {
+                    Command::Recover
+                } else {
+                    return;
+                }
+            }
+        };
+        self.calling = Some(now);
+        self.commands.push_back(command);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deadline::Settings;
+
+    fn live() -> (Session, Instant) {
+        let deadlines = Deadlines::new(Settings::default()).expect("consistent");
+        let now = Instant(1_000_000);
+        let mut session = Session::new(deadlines, now);
+        session.handle(now, Input::Tick);
+        assert_eq!(session.poll_command(), Some(Command::Open));
+        session.handle(now + Duration::from_secs(1), Input::Opened);
+        (session, now)
+    }
+
+    #[test]
+    fn the_lease_counts_from_before_the_call() {
+        let (mut session, asked) = live();
+        let lease = Settings::default().lease;
+        assert_eq!(
+            session.poll_command(),
+            Some(Command::LeaseUntil(asked + lease))
+        );
+    }
+
+    #[test]
+    fn heartbeats_that_fail_end_the_session_at_the_lease_and_not_later() {
+        let (mut session, asked) = live();
+        let lease = Settings::default().lease;
+        let mut now = asked + Duration::from_secs(1);
+        let mut fenced_at = None;
+        for _ in 0..1000 {
+            while let Some(command) = session.poll_command() {
+                match command {
+                    Command::Heartbeat => session.handle(now, Input::BeatFailed),
+                    Command::Recover => session.handle(now, Input::CallFailed),
+                    Command::Fence => fenced_at = Some(now),
+                    Command::Open
+                    | Command::Claim(_)
+                    | Command::Release(..)
+                    | Command::SetLanes(..)
+                    | Command::Drain(..)
+                    | Command::Suspended(..)
+                    | Command::LeaseUntil(_) => {}
+                }
+            }
+            let Some(wakeup) = session.next_wakeup() else {
+                break;
+            };
+            now = wakeup.max(now);
+            session.handle(now, Input::Tick);
+        }
+        assert_eq!(fenced_at, Some(asked + lease));
+        assert!(session.is_over());
+    }
+
+    #[test]
+    fn a_call_that_never_returns_does_not_outlive_the_lease() {
+        let (mut session, asked) = live();
+        while session.poll_command().is_some() {}
+        let end = asked + Settings::default().lease;
+        assert_eq!(session.next_wakeup(), Some(end));
+        session.handle(end, Input::Tick);
+        assert!(session.is_over());
+    }
+}
