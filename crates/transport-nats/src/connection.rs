@@ -33,6 +33,10 @@ pub struct Connection {
     /// Most messages read in one look-up of earlier sends.
     #[serde(default = "defaults::lookup_messages_max")]
     pub lookup_messages_max: u32,
+    /// First part of the subjects that answers come to; change it where a user may not subscribe
+    /// to `_INBOX.>`.
+    #[serde(default = "defaults::inbox_prefix")]
+    pub inbox_prefix: String,
     /// What `provision` gives a stream that does not exist yet.
     #[serde(default)]
     pub provision: Provision,
@@ -119,6 +123,10 @@ mod defaults {
         20_000
     }
 
+    pub(super) fn inbox_prefix() -> String {
+        "_INBOX".to_owned()
+    }
+
     pub(super) fn replicas() -> u32 {
         1
     }
@@ -135,6 +143,7 @@ pub(crate) struct Settings {
     pub(crate) ping_interval: Duration,
     pub(crate) in_flight_max: u32,
     pub(crate) lookup_messages_max: u32,
+    pub(crate) inbox_prefix: String,
     pub(crate) provision: Provision,
 }
 
@@ -182,6 +191,12 @@ impl Settings {
                 "{name} is 0; give it a positive value, or leave it out"
             )));
         }
+        if crate::subject::check_levels(&connection.inbox_prefix).is_err() {
+            return Err(invalid(format!(
+                "inbox_prefix is {:?}; it must be a subject without wildcards",
+                connection.inbox_prefix
+            )));
+        }
         if connection.in_flight_max > IN_FLIGHT_LIMIT {
             return Err(invalid(format!(
                 "in_flight_max is {}; at most {IN_FLIGHT_LIMIT} are possible",
@@ -197,6 +212,7 @@ impl Settings {
             ping_interval: Duration::from_millis(connection.ping_interval_ms),
             in_flight_max: connection.in_flight_max,
             lookup_messages_max: connection.lookup_messages_max,
+            inbox_prefix: connection.inbox_prefix,
             provision: connection.provision,
         })
     }
@@ -227,6 +243,7 @@ impl Settings {
         let in_flight = usize::try_from(self.in_flight_max).unwrap_or(usize::MAX);
         Ok(options
             .name("postrider")
+            .custom_inbox_prefix(self.inbox_prefix.clone())
             .require_tls(tls.required)
             .connection_timeout(self.connect_timeout)
             .request_timeout(Some(self.api_timeout))
@@ -237,7 +254,7 @@ impl Settings {
             .client_capacity(COMMANDS_MAX)
             // Room for every acknowledgement that can come at once, late ones included: one that
             // finds no room would be lost.
-            .subscription_capacity(in_flight * 2 + crate::link::LATE_MAX))
+            .subscription_capacity(in_flight * 4))
     }
 }
 

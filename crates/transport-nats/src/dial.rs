@@ -7,15 +7,15 @@ use std::{
 };
 
 use postrider_core::Outcome;
-use postrider_transport::Late;
 use rand::Rng;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     Place,
     ack::outage_until,
     connection::Settings,
-    link::{ConnectError, Link, Newest},
+    inbox::Inbox,
+    link::{ConnectError, Link},
     stream::{self, Facts, Info},
 };
 
@@ -32,8 +32,7 @@ pub(crate) struct Dial {
     dialling: tokio::sync::Mutex<Tries>,
     current: Mutex<Option<Arc<Link>>>,
     facts: Mutex<Facts>,
-    newest: Arc<Newest>,
-    late: mpsc::Sender<Late>,
+    inbox: Arc<Inbox>,
 }
 
 #[derive(Default)]
@@ -45,13 +44,12 @@ struct Tries {
 }
 
 impl Dial {
-    pub(crate) fn new(late: mpsc::Sender<Late>) -> Self {
+    pub(crate) fn new(inbox: Inbox) -> Self {
         Self {
             dialling: tokio::sync::Mutex::default(),
             current: Mutex::default(),
             facts: Mutex::default(),
-            newest: Arc::default(),
-            late,
+            inbox: Arc::new(inbox),
         }
     }
 
@@ -114,7 +112,7 @@ impl Dial {
 
     /// A sequence that was acknowledged just now.
     pub(crate) fn newest(&self) -> Option<u64> {
-        self.newest.within(NEWEST_FOR)
+        self.inbox.newest(NEWEST_FOR)
     }
 
     pub(crate) fn learn(&self, info: Option<&Info>, link: &Link) {
@@ -138,9 +136,8 @@ impl Dial {
         for _ in 0..settings.servers.len() {
             let server = &settings.servers[*next_server % settings.servers.len()];
             *next_server = next_server.wrapping_add(1);
-            let newest = Arc::clone(&self.newest);
-            let late = self.late.clone();
-            match Link::connect(settings, server, &place.stream, newest, late).await {
+            let inbox = Arc::clone(&self.inbox);
+            match Link::connect(settings, server, &place.stream, inbox).await {
                 Ok(link) => {
                     if let Err(problem) = identity(&link, &place.cluster) {
                         last = ("wrong_cluster", problem);

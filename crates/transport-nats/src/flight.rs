@@ -81,6 +81,13 @@ impl Flight {
         }
     }
 
+    /// Answers all from one message on, none of which was handed over.
+    pub(crate) fn answer_from(&self, first: usize, outcome: &Outcome) {
+        for index in first..self.batch.messages.len() {
+            self.answer(index, outcome.clone());
+        }
+    }
+
     /// Whether a message must wait for an earlier one of its key in this batch.
     pub(crate) fn is_held(&self, message: &Message) -> bool {
         self.any_failed.load(Ordering::Acquire)

@@ -6,6 +6,7 @@ mod connection;
 mod dial;
 mod flight;
 mod headers;
+mod inbox;
 mod link;
 mod lookup;
 mod preflight;
@@ -42,6 +43,7 @@ use crate::{
     connection::Settings,
     dial::Dial,
     flight::{Flight, Holding},
+    inbox::Inbox,
     link::Link,
     lookup::Wanted,
     stream::Facts,
@@ -92,7 +94,7 @@ impl JetStream {
         let place = Place::of(destination)?;
         let (sender, receiver) = mpsc::channel(LATE_QUEUE_MAX);
         Ok(Self {
-            dial: Dial::new(sender),
+            dial: Dial::new(Inbox::new(&settings.inbox_prefix, sender)),
             place,
             settings,
             turn: tokio::sync::Mutex::new(()),
@@ -125,35 +127,13 @@ impl JetStream {
 
     /// Hands the batch to the connection, message by message. What cannot be handed over is
     /// answered here; the rest is answered by the connection.
-    async fn publish(&self, flight: &Arc<Flight>, deadline: Instant) -> Option<Arc<Link>> {
+    async fn publish(&self, link: &Link, flight: &Arc<Flight>, deadline: Instant) {
         let messages = Arc::clone(&flight.batch.messages);
-        let mut next = 0;
-        let rest = |from: usize, outcome: &Outcome| {
-            for index in from..messages.len() {
-                flight.answer(index, outcome.clone());
-            }
-        };
-        let link = match timeout_at(deadline, self.link()).await {
-            Ok(Ok(link)) => link,
-            Ok(Err(outcome)) => {
-                rest(next, &outcome);
-                return None;
-            }
-            Err(_) => {
-                rest(
-                    next,
-                    &outage("not_connected", "no connection within the send timeout"),
-                );
-                return None;
-            }
-        };
-        let mut found = match self.look_first(&link, flight, deadline).await {
+        let mut found = match self.look_first(link, flight, deadline).await {
             Ok(found) => found,
-            Err(outcome) => {
-                rest(next, &outcome);
-                return Some(link);
-            }
+            Err(outcome) => return flight.answer_from(0, &outcome),
         };
+        let mut next = 0;
         while let Some(message) = messages.get(next) {
             let index = next;
             next += 1;
@@ -172,22 +152,22 @@ impl JetStream {
                     continue;
                 }
             };
-            let handed = timeout_at(deadline, async {
-                if !link.room().await {
-                    return Err(outage("not_connected", "the connection ended"));
+            let outcome = match timeout_at(deadline, link.room()).await {
+                Ok(true) => {
+                    let body = message.body.clone();
+                    match link
+                        .publish(flight, index, subject, headers, body, deadline)
+                        .await
+                    {
+                        Ok(()) => continue,
+                        Err(outcome) => outcome,
+                    }
                 }
-                link.publish(flight, index, subject, headers, message.body.clone())
-                    .await
-            });
-            let outcome = match handed.await {
-                Ok(Ok(())) => continue,
-                Ok(Err(outcome)) => outcome,
+                Ok(false) => outage("not_connected", "the connection ended"),
                 Err(_) => outage("window_full", "earlier messages are not acknowledged"),
             };
-            rest(index, &outcome);
-            break;
+            return flight.answer_from(index, &outcome);
         }
-        Some(link)
     }
 
     fn prepare(&self, message: &Message) -> Result<(String, async_nats::HeaderMap), Outcome> {
@@ -376,18 +356,24 @@ impl Transport for JetStream {
             link: None,
             flight: Arc::clone(&flight),
         };
-        {
-            let Ok(_turn) = timeout_at(deadline, self.turn.lock()).await else {
-                let late = outage("window_full", "earlier batches are not handed over");
-                for index in 0..flight.batch.messages.len() {
-                    flight.answer(index, late.clone());
-                }
-                return;
-            };
-            give_up.link = self.dial.current();
-            if let Some(link) = self.publish(&flight, deadline).await {
-                give_up.link = Some(link);
+        let begun = timeout_at(deadline, async {
+            let turn = self.turn.lock().await;
+            (turn, self.link().await)
+        });
+        match begun.await {
+            Ok((turn, Ok(link))) => {
+                give_up.link = Some(Arc::clone(&link));
+                self.publish(&link, &flight, deadline).await;
+                drop(turn);
             }
+            Ok((_, Err(outcome))) => flight.answer_from(0, &outcome),
+            Err(_) => flight.answer_from(
+                0,
+                &outage(
+                    "window_full",
+                    "earlier batches, or the connection, took all the time",
+                ),
+            ),
         }
         // Whatever is open at the deadline is given up by the drop.
         drop(timeout_at(deadline, flight.done()).await);

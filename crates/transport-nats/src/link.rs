@@ -7,13 +7,12 @@
 //! ours ([`crate::JetStream`]), with a new client.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use async_nats::{Client, Event, HeaderMap, ServerAddr, ServerInfo, Subscriber, jetstream};
@@ -21,21 +20,18 @@ use bytes::Bytes;
 use futures::StreamExt;
 use postrider_contract::{EventId, Receipt};
 use postrider_core::Outcome;
-use postrider_transport::Late;
 use tokio::{
-    sync::{Notify, Semaphore, mpsc},
+    sync::{Notify, Semaphore},
     task::JoinHandle,
+    time::{Instant, timeout_at},
 };
 
 use crate::{
     ack::{self, outage, unknown},
     connection::Settings,
     flight::Flight,
+    inbox::Inbox,
 };
-
-/// Acknowledgements still hoped for after their messages were reported unknown, per connection.
-/// Older ones are forgotten: a look-up at the destination finds what they would have said.
-pub(crate) const LATE_MAX: usize = 4_096;
 
 /// Refused subjects remembered per connection, some 50 bytes each.
 const REFUSED_MAX: usize = 1_000;
@@ -49,7 +45,6 @@ pub(crate) struct Link {
     client: Client,
     info: ServerInfo,
     shared: Arc<Shared>,
-    reply_prefix: String,
     reader: JoinHandle<()>,
 }
 
@@ -61,15 +56,13 @@ struct Shared {
     at_end: Notify,
     leaving: AtomicBool,
     stream: String,
-    newest: Arc<Newest>,
-    late: mpsc::Sender<Late>,
+    inbox: Arc<Inbox>,
 }
 
 /// Messages sent and not answered, by token. Tokens count up, so a queue is an index.
 struct Ring {
     first: u64,
     waiting: VecDeque<Option<Waiting>>,
-    late: BTreeMap<u64, EventId>,
     closed: bool,
     /// Whether any acknowledgement came: what is refused later was not refused all along.
     acknowledged: bool,
@@ -80,28 +73,6 @@ struct Ring {
 struct Waiting {
     flight: Arc<Flight>,
     index: usize,
-}
-
-/// The highest sequence that the stream acknowledged lately: whatever is sent from now on is
-/// stored behind it.
-#[derive(Debug, Default)]
-pub(crate) struct Newest(Mutex<Option<(u64, Instant)>>);
-
-impl Newest {
-    fn note(&self, sequence: u64) {
-        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Acknowledgements come in order, all but a few: the newest one is the highest, and a
-        // stream that was made anew may start low again.
-        *newest = Some((sequence, Instant::now()));
-    }
-
-    /// Lower by the window than the last one seen at most.
-    pub(crate) fn within(&self, age_max: Duration) -> Option<u64> {
-        let newest = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        newest
-            .filter(|(_, at)| at.elapsed() <= age_max)
-            .map(|(sequence, _)| sequence)
-    }
 }
 
 /// Why a connection could not be made.
@@ -117,15 +88,13 @@ impl Link {
         settings: &Settings,
         server: &ServerAddr,
         stream: &str,
-        newest: Arc<Newest>,
-        late: mpsc::Sender<Late>,
+        inbox: Arc<Inbox>,
     ) -> Result<Self, ConnectError> {
         let in_flight = usize::try_from(settings.in_flight_max).unwrap_or(usize::MAX);
         let shared = Arc::new(Shared {
             ring: Mutex::new(Ring {
-                first: 0,
+                first: inbox.tokens(),
                 waiting: VecDeque::with_capacity(in_flight),
-                late: BTreeMap::new(),
                 closed: false,
                 acknowledged: false,
                 refused: BTreeSet::new(),
@@ -135,8 +104,7 @@ impl Link {
             at_end: Notify::new(),
             leaving: AtomicBool::new(false),
             stream: stream.to_owned(),
-            newest,
-            late,
+            inbox,
         });
         let options = settings
             .options()
@@ -158,18 +126,16 @@ impl Link {
             .set_server_pool(NOWHERE)
             .await
             .map_err(|_| ConnectError::Unavailable("the connection ended at once".to_owned()))?;
-        let reply_prefix = format!("{}.", client.new_inbox());
         let answers = client
-            .subscribe(format!("{reply_prefix}*"))
+            .subscribe(shared.inbox.subscription())
             .await
             .map_err(|_| ConnectError::Unavailable("the connection ended at once".to_owned()))?;
-        let reader = tokio::spawn(read(answers, Arc::clone(&shared), reply_prefix.len()));
+        let reader = tokio::spawn(read(answers, Arc::clone(&shared)));
         Ok(Self {
             context: jetstream::new(client.clone()),
             info: client.server_info(),
             client,
             shared,
-            reply_prefix,
             reader,
         })
     }
@@ -212,13 +178,8 @@ impl Link {
         }
     }
 
-    /// Gives back what [`Link::room`] took, unused.
-    pub(crate) fn leave_room(&self) {
-        self.shared.window.add_permits(1);
-    }
-
     /// Hands one message to the connection, taking the room that was waited for. From then on the
-    /// connection answers for it; `Err`: it never will, and nothing was written.
+    /// connection answers for it. `Err`: it never will, and nothing was written.
     pub(crate) async fn publish(
         &self,
         flight: &Arc<Flight>,
@@ -226,42 +187,48 @@ impl Link {
         subject: String,
         headers: HeaderMap,
         body: Bytes,
+        deadline: Instant,
     ) -> Result<(), Outcome> {
         let waiting = Waiting {
             flight: Arc::clone(flight),
             index,
         };
         let Some(token) = self.shared.ring().push(waiting) else {
-            self.leave_room();
             return Err(disconnected());
         };
-        let mut handing = Handing {
+        let handing = Handing {
             shared: &self.shared,
-            token: Some(token),
+            token,
         };
-        let reply = format!("{}{token:x}", self.reply_prefix);
-        match self
+        let reply = self.shared.inbox.reply_subject(token);
+        let handed = self
             .client
-            .publish_with_reply_and_headers(subject, reply, headers, body)
-            .await
-        {
-            Ok(()) => {
-                handing.token = None;
+            .publish_with_reply_and_headers(subject, reply, headers, body);
+        match timeout_at(deadline, handed).await {
+            Ok(Ok(())) => {
+                handing.is_over();
                 Ok(())
             }
-            // The command was not taken. If the connection's end answered for it meanwhile, that
-            // answer, the more careful one, stands.
-            Err(_) => {
-                drop(handing);
-                Err(disconnected())
-            }
+            // The client did not take it. If the connection ended meanwhile and answered for the
+            // message, that answer stands.
+            Ok(Err(_)) if handing.take_back() => Err(disconnected()),
+            Err(_) if handing.take_back() => Err(outage(
+                "window_full",
+                "the connection takes no more messages",
+            )),
+            Ok(Err(_)) | Err(_) => Ok(()),
         }
     }
 
     /// Reports what is still unanswered of one batch as unknown, and goes on hoping for late
     /// acknowledgements.
     pub(crate) fn give_up(&self, flight: &Arc<Flight>) {
-        for waiting in self.shared.ring().take_late(flight) {
+        let waiting = self.shared.ring().take_flight(flight);
+        let hopes = waiting
+            .iter()
+            .map(|(token, waiting)| (*token, waiting.event_id()));
+        self.shared.inbox.hope_for(hopes);
+        for (_, waiting) in waiting {
             self.shared.window.add_permits(1);
             waiting.flight.answer(
                 waiting.index,
@@ -296,16 +263,28 @@ impl fmt::Debug for Link {
 /// over, and nobody will answer for it.
 struct Handing<'a> {
     shared: &'a Shared,
-    token: Option<u64>,
+    token: u64,
+}
+
+impl Handing<'_> {
+    /// The client has it.
+    fn is_over(self) {
+        std::mem::forget(self);
+    }
+
+    /// The client does not have it. `false`: it was answered already.
+    fn take_back(&self) -> bool {
+        let is_open = self.shared.ring().take(self.token).is_some();
+        if is_open {
+            self.shared.window.add_permits(1);
+        }
+        is_open
+    }
 }
 
 impl Drop for Handing<'_> {
     fn drop(&mut self) {
-        if let Some(token) = self.token
-            && self.shared.ring().take(token).is_some()
-        {
-            self.shared.window.add_permits(1);
-        }
+        self.take_back();
     }
 }
 
@@ -332,15 +311,25 @@ impl Shared {
     /// Everything in flight was handed to a connection that ended: written or not, we cannot know.
     fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        let waiting = {
+        let (first, waiting) = {
             let mut ring = self.ring();
             ring.closed = true;
+            let first = ring.first;
             ring.first += ring.waiting.len() as u64;
-            std::mem::take(&mut ring.waiting)
+            (first, std::mem::take(&mut ring.waiting))
         };
         self.window.close();
         self.at_end.notify_waiters();
-        for waiting in waiting.into_iter().flatten() {
+        let waiting = waiting.into_iter().zip(first..);
+        let waiting: Vec<_> = waiting
+            .filter_map(|(slot, token)| Some((token, slot?)))
+            .collect();
+        self.inbox.hope_for(
+            waiting
+                .iter()
+                .map(|(token, waiting)| (*token, waiting.event_id())),
+        );
+        for (_, waiting) in waiting {
             waiting.flight.answer(
                 waiting.index,
                 unknown(
@@ -386,30 +375,25 @@ impl Shared {
             ..
         }) = outcome
         {
-            self.newest.note(sequence);
+            self.inbox.note(sequence);
         }
-        let (waiting, late) = {
+        let waiting = {
             let mut ring = self.ring();
             ring.acknowledged |= matches!(outcome, Outcome::Acknowledged(_));
-            let waiting = ring.take(token);
-            let late = if waiting.is_none() {
-                ring.late.remove(&token)
-            } else {
-                None
-            };
-            (waiting, late)
+            ring.take(token)
         };
         if let Some(waiting) = waiting {
             self.window.add_permits(1);
             waiting.flight.answer(waiting.index, outcome);
-        } else if let (Some(event_id), Outcome::Acknowledged(receipt)) = (late, outcome) {
-            self.report_late(event_id, receipt);
+        } else if let Outcome::Acknowledged(receipt) = outcome {
+            self.inbox.acknowledged_late(token, receipt);
         }
     }
+}
 
-    fn report_late(&self, event_id: EventId, receipt: Receipt) {
-        // Nobody listens, or not fast enough: a probe finds it at the destination.
-        drop(self.late.try_send(Late { event_id, receipt }));
+impl Waiting {
+    fn event_id(&self) -> EventId {
+        self.flight.batch.messages[self.index].event_id
     }
 }
 
@@ -440,19 +424,13 @@ impl Ring {
         taken
     }
 
-    /// Takes what is left of one batch, and remembers its tokens for late acknowledgements.
-    fn take_late(&mut self, flight: &Arc<Flight>) -> Vec<Waiting> {
-        let mut taken = Vec::new();
-        for (at, slot) in self.waiting.iter_mut().enumerate() {
-            if let Some(waiting) = slot.take_if(|waiting| Arc::ptr_eq(&waiting.flight, flight)) {
-                let event_id = waiting.flight.batch.messages[waiting.index].event_id;
-                self.late.insert(self.first + at as u64, event_id);
-                taken.push(waiting);
-            }
-        }
-        while self.late.len() > LATE_MAX {
-            self.late.pop_first();
-        }
+    /// Takes what is left of one batch, with its tokens.
+    fn take_flight(&mut self, flight: &Arc<Flight>) -> Vec<(u64, Waiting)> {
+        let own = |waiting: &mut Waiting| Arc::ptr_eq(&waiting.flight, flight);
+        let slots = (self.first..).zip(&mut self.waiting);
+        let taken = slots
+            .filter_map(|(token, slot)| Some((token, slot.take_if(own)?)))
+            .collect();
         self.trim();
         taken
     }
@@ -466,10 +444,9 @@ impl Ring {
 }
 
 /// Takes the answers of one connection until it ends.
-async fn read(mut answers: Subscriber, shared: Arc<Shared>, prefix_length: usize) {
+async fn read(mut answers: Subscriber, shared: Arc<Shared>) {
     while let Some(answer) = answers.next().await {
-        let token = answer.subject.get(prefix_length..);
-        match token.and_then(|token| u64::from_str_radix(token, 16).ok()) {
+        match shared.inbox.token(&answer.subject) {
             Some(token) => shared.settle(token, &answer),
             None => tracing::warn!("an answer came that belongs to no message"),
         }

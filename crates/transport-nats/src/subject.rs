@@ -12,14 +12,19 @@ pub(crate) const ALPHABET: Alphabet = Alphabet {
 
 /// Whether it can be published to. The text after "the target …" says what is wrong.
 pub(crate) fn check(subject: &str) -> Result<(), &'static str> {
+    check_levels(subject)?;
+    if subject.starts_with('$') || subject.starts_with("_INBOX.") {
+        return Err("is reserved by the server; choose another first level");
+    }
+    Ok(())
+}
+
+pub(crate) fn check_levels(subject: &str) -> Result<(), &'static str> {
     if subject.split('.').any(str::is_empty) {
         return Err("has an empty level; remove the dot too many");
     }
     if subject.split('.').any(|token| token == "*" || token == ">") {
         return Err("holds a wildcard; a message goes to one subject");
-    }
-    if subject.starts_with('$') || subject.starts_with("_INBOX.") {
-        return Err("is reserved by the server; choose another first level");
     }
     if !subject.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("holds a space or a character outside ASCII");

@@ -6,6 +6,8 @@
     reason = "each test binary uses its own part"
 )]
 
+pub mod fake;
+
 use std::{marker::PhantomData, path::PathBuf, sync::Arc, time::Duration};
 
 use async_nats::jetstream;

@@ -1,0 +1,390 @@
+//! Field cases, named after them.
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use postrider_conformance::transport::{Harness as _, fixture};
+use postrider_contract::Receipt;
+use postrider_core::{Class, Outcome};
+use postrider_transport::{Batch, Earlier, Error, Late, Message, Severity, Transport, Usage};
+use postrider_transport_nats::{Connection, JetStream};
+use support::{Harness, Oldest, connection, destination, fake::Fake, usage};
+use tokio::sync::mpsc;
+
+const AMPLE: Duration = Duration::from_secs(20);
+
+fn sequence(outcome: &Outcome) -> (u64, bool) {
+    match outcome {
+        Outcome::Acknowledged(Receipt::JetStream {
+            sequence,
+            duplicate,
+            ..
+        }) => (*sequence, *duplicate),
+        other => panic!("not acknowledged: {other:?}"),
+    }
+}
+
+fn is_unknown(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Unknown { .. })
+}
+
+fn start_sending(
+    transport: &Arc<dyn Transport>,
+    messages: &[Message],
+    send_timeout: Duration,
+) -> tokio::task::JoinHandle<Vec<Outcome>> {
+    let (transport, messages) = (Arc::clone(transport), messages.to_vec());
+    tokio::spawn(async move { fixture::send(&transport, &messages, send_timeout).await })
+}
+
+#[tokio::test]
+async fn nat_1_acks_lost_in_a_reconnect_settle_as_unknown_and_new_ones_flow() {
+    let mut server = Fake::start("S").await;
+    let transport: Arc<dyn Transport> =
+        Arc::new(JetStream::open(&destination("S"), connection(server.port)).unwrap());
+    let mut late = transport.late().expect("it hears late acknowledgements");
+    let old = fixture::messages(&destination("S"), 50);
+    let sending = start_sending(&transport, &old, AMPLE);
+    let first = server.take(50).await;
+    server.cut(0).await;
+    // Far earlier than the send timeout: the connection's end is the answer.
+    let outcomes = sending.await.unwrap();
+    assert!(outcomes.iter().all(is_unknown), "{outcomes:?}");
+
+    let new = fixture::messages(&destination("S"), 50);
+    let sending = start_sending(&transport, &new, AMPLE);
+    for (n, publish) in server.take(50).await.iter().enumerate() {
+        assert_eq!(publish.connection, 1);
+        server.ack(1, &publish.reply, "S", n as u64 + 1).await;
+    }
+    let outcomes = sending.await.unwrap();
+    assert_eq!(outcomes.iter().map(|o| sequence(o).0).max(), Some(50));
+
+    // Sent again under another token; then the first send's acknowledgement comes after all.
+    let again = start_sending(&transport, &old[7..8], Duration::from_millis(500));
+    let second = server.take(1).await;
+    assert_ne!(second[0].reply, first[7].reply);
+    server.ack(1, &first[7].reply, "S", 8).await;
+    let Late { event_id, receipt } = late.recv().await.expect("the late one is reported");
+    assert_eq!(event_id, old[7].event_id);
+    assert!(matches!(receipt, Receipt::JetStream { sequence: 8, .. }));
+    assert!(
+        again.await.unwrap().iter().all(is_unknown),
+        "its own send was not acknowledged"
+    );
+    // Nothing was kept and sent later: 50 + 50 + 1 publishes in all.
+    assert!(server.publishes.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn nat_1_acks_that_never_come_settle_by_their_deadline_and_clog_no_window() {
+    let mut server = Fake::start("S").await;
+    let mut settings = connection(server.port);
+    settings.in_flight_max = 50;
+    let transport: Arc<dyn Transport> =
+        Arc::new(JetStream::open(&destination("S"), settings).unwrap());
+    let mut late = transport.late().expect("it hears late acknowledgements");
+    let old = fixture::messages(&destination("S"), 50);
+    let sending = start_sending(&transport, &old, Duration::from_millis(300));
+    let first = server.take(50).await;
+    assert!(sending.await.unwrap().iter().all(is_unknown));
+    let new = fixture::messages(&destination("S"), 50);
+    let sending = start_sending(&transport, &new, AMPLE);
+    for publish in server.take(50).await {
+        assert_eq!(
+            publish.connection, 0,
+            "silence alone does not end a connection"
+        );
+        assert!(
+            publish.headers.contains("Nats-Expected-Stream: S\r\n"),
+            "{}",
+            publish.headers
+        );
+        server.ack(0, &publish.reply, "S", 9).await;
+    }
+    assert!(
+        sending
+            .await
+            .unwrap()
+            .iter()
+            .all(|outcome| sequence(outcome).0 == 9)
+    );
+    server.ack(0, &first[0].reply, "S", 1).await;
+    assert_eq!(
+        late.recv().await.map(|late| late.event_id),
+        Some(old[0].event_id)
+    );
+}
+
+#[tokio::test]
+async fn an_ack_from_another_stream_is_no_evidence() {
+    let mut server = Fake::start("S").await;
+    let transport: Arc<dyn Transport> =
+        Arc::new(JetStream::open(&destination("S"), connection(server.port)).unwrap());
+    let sending = start_sending(&transport, &fixture::messages(&destination("S"), 1), AMPLE);
+    let publish = server.take(1).await.remove(0);
+    server.ack(0, &publish.reply, "T", 1).await;
+    assert!(matches!(
+        sending.await.unwrap()[0],
+        Outcome::Unknown {
+            code: "ack_of_another_stream",
+            ..
+        }
+    ));
+}
+
+/// A stream with a short duplicate window, and its transport.
+async fn short_window() -> (Harness<Oldest>, Arc<dyn Transport>) {
+    let harness = Harness::<Oldest>::start().await;
+    harness
+        .alter(|config| config.duplicate_window = Duration::from_secs(1))
+        .await;
+    let transport = harness.open(&harness.destination());
+    (harness, transport)
+}
+
+/// Waits until the server has forgotten every id that was published before this call.
+async fn window_over(harness: &Harness<Oldest>) {
+    let admin = harness.admin().await;
+    let subject = format!("{}.witness", harness.stream);
+    let publish = async || {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert("Nats-Msg-Id", "witness");
+        let ack = admin
+            .publish_with_headers(subject.clone(), headers, "".into())
+            .await
+            .unwrap();
+        ack.await.unwrap().duplicate
+    };
+    assert!(!publish().await);
+    let forgotten = || async { !publish().await };
+    postrider_testkit::eventually(AMPLE, "the window to pass", forgotten)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nat_3_a_retry_beyond_the_window_is_looked_up_and_not_stored_again() {
+    for anchored in [true, false] {
+        let (harness, transport) = short_window().await;
+        let destination = harness.destination();
+        fixture::send(&transport, &fixture::messages(&destination, 5), AMPLE).await;
+        let anchor = transport.anchor().await.unwrap();
+        assert_eq!(anchor, Some(6));
+        let mut message = fixture::messages(&destination, 1).remove(0);
+        let first = fixture::send_one(&transport, &message, AMPLE).await;
+        assert_eq!(sequence(&first), (6, false));
+        let inside = fixture::send_one(&transport, &message, AMPLE).await;
+        assert_eq!(
+            sequence(&inside),
+            (6, true),
+            "within the window the server answers"
+        );
+        window_over(&harness).await;
+        let anchor = anchor.filter(|_| anchored);
+        message.earlier = Some(Earlier {
+            first_sent_ago: Duration::from_millis(2_200),
+            anchor,
+        });
+        let beyond = fixture::send_one(&transport, &message, AMPLE).await;
+        assert_eq!(
+            sequence(&beyond),
+            (6, false),
+            "found, with its own position"
+        );
+        let copies = harness.received().await;
+        let own = message.event_id.to_string();
+        assert_eq!(
+            copies
+                .iter()
+                .filter(|received| received.event_id == own)
+                .count(),
+            1
+        );
+        // The case itself: without the look-up, a second copy is stored.
+        message.earlier = None;
+        let blind = fixture::send_one(&transport, &message, AMPLE).await;
+        assert!(sequence(&blind).0 > 6);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nat_3_a_look_up_that_finds_nothing_is_followed_by_the_send() {
+    let (harness, transport) = short_window().await;
+    let destination = harness.destination();
+    let mut sent = fixture::messages(&destination, 3);
+    for (message, anchor) in sent.iter_mut().zip([Some(1), Some(1_000), None]) {
+        message.earlier = Some(Earlier {
+            first_sent_ago: Duration::from_secs(9),
+            anchor,
+        });
+    }
+    let outcomes = fixture::send(&transport, &sent, AMPLE).await;
+    assert_eq!(
+        outcomes.iter().map(|o| sequence(o).0).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+    let again = fixture::send(&transport, &sent, AMPLE).await;
+    assert_eq!(
+        again.iter().map(sequence).collect::<Vec<_>>(),
+        [(1, false), (2, false), (3, false)]
+    );
+    // The id is there, with another body: nothing that may be acknowledged.
+    sent[0].body = "other".into();
+    let outcome = fixture::send_one(&transport, &sent[0], AMPLE).await;
+    assert!(
+        matches!(
+            outcome,
+            Outcome::Rejected {
+                code: "digest_conflict",
+                ..
+            }
+        ),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nat_3_the_preflight_names_the_window_and_the_span() {
+    let (_harness, transport) = short_window().await;
+    let span = Usage {
+        message_bytes_max: 0,
+        resend_span: Duration::from_secs(77),
+    };
+    let problems = transport.preflight(&span).await.unwrap();
+    let problem = problems
+        .iter()
+        .find(|p| p.code == "duplicate_window_short")
+        .expect("it warns");
+    assert_eq!(problem.severity, Severity::Warning);
+    assert!(
+        problem.message.contains("1s") && problem.message.contains("77s"),
+        "{problem:?}"
+    );
+    transport.provision(&span).await.unwrap();
+    let problems = transport.preflight(&span).await.unwrap();
+    assert!(
+        problems.iter().all(|p| p.code != "duplicate_window_short"),
+        "{problems:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sec_1_no_secret_is_shown_anywhere() {
+    let mut settings = connection(1);
+    settings.servers = vec!["nats://user:S3CRET1@127.0.0.1:4222".to_owned()];
+    let error = JetStream::open(&destination("S"), settings).unwrap_err();
+    assert!(matches!(error, Error::Misconfigured { .. }));
+    assert!(!error.to_string().contains("S3CRET"), "{error}");
+
+    let harness = Harness::<Oldest>::with_config(&[
+        "server_name: test",
+        "authorization { user: relay, password: right }",
+    ])
+    .await;
+    for credentials in [
+        serde_json::json!({ "user_password": { "user": "relay", "password": "S3CRET6" } }),
+        serde_json::json!({ "token": "S3CRET6" }),
+        serde_json::json!({ "nkey_seed": "S3CRET6" }),
+        serde_json::json!({ "creds": "S3CRET6" }),
+    ] {
+        let settings: Connection = serde_json::from_value(serde_json::json!({
+            "servers": [harness.server.url()],
+            "credentials": credentials,
+        }))
+        .unwrap();
+        let shown = format!("{settings:?} {settings:#?}");
+        let transport = JetStream::open(&destination("S"), settings).unwrap();
+        let error = transport.preflight(&usage()).await.unwrap_err();
+        let mut shown = format!("{shown} {transport:?} {error:?} {error}");
+        let transport: Arc<dyn Transport> = Arc::new(transport);
+        let message = fixture::messages(&destination("S"), 1).remove(0);
+        let outcome = fixture::send_one(&transport, &message, AMPLE).await;
+        assert!(
+            matches!(
+                outcome,
+                Outcome::Retryable {
+                    class: Class::Outage,
+                    ..
+                }
+            ),
+            "{outcome:?}"
+        );
+        shown += &format!("{outcome:?}");
+        assert!(!shown.contains("S3CRET"), "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_future_hands_nothing_over_later() {
+    let mut server = Fake::start("S").await;
+    let mut settings = connection(server.port);
+    settings.in_flight_max = 10;
+    let transport: Arc<dyn Transport> =
+        Arc::new(JetStream::open(&destination("S"), settings).unwrap());
+    let (answers, mut outcomes) = mpsc::unbounded_channel();
+    let batch = Batch {
+        messages: fixture::messages(&destination("S"), 30).into(),
+        send_timeout: AMPLE,
+    };
+    let sending = tokio::spawn({
+        let transport = Arc::clone(&transport);
+        async move { transport.send(batch, answers).await }
+    });
+    // The window is full: ten are out, twenty wait.
+    server.take(10).await;
+    sending.abort();
+    assert!(sending.await.unwrap_err().is_cancelled());
+    let mut answered = 0;
+    while let Some(answer) = outcomes.recv().await {
+        assert!(is_unknown(&answer.outcome));
+        answered += 1;
+    }
+    assert_eq!(
+        answered, 10,
+        "what was out is unknown; the rest has no answer and was never sent"
+    );
+    let sending = start_sending(&transport, &fixture::messages(&destination("S"), 1), AMPLE);
+    let publish = server.take(1).await.remove(0);
+    server.ack(0, &publish.reply, "S", 11).await;
+    assert_eq!(sequence(&sending.await.unwrap()[0]).0, 11);
+    assert!(server.publishes.try_recv().is_err());
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_stream_proves_absence() {
+    let harness = Harness::<Oldest>::start().await;
+    let transport = harness.open(&harness.destination());
+    let destination = harness.destination();
+    fixture::send(&transport, &fixture::messages(&destination, 3), AMPLE).await;
+    let never = fixture::messages(&destination, 1).remove(0);
+    let probe = fixture::probe_of(&never, b"{\"n\":0}", Some(2));
+    let probed = transport.probe(&probe).await.unwrap();
+    assert!(
+        matches!(probed, postrider_transport::Probed::CannotTell { .. }),
+        "{probed:?}"
+    );
+    harness.alter(|config| config.sealed = true).await;
+    let probed = transport.probe(&probe).await.unwrap();
+    assert_eq!(probed, postrider_transport::Probed::ProvenAbsent);
+    let problems = transport.preflight(&usage()).await.unwrap();
+    assert!(
+        problems
+            .iter()
+            .any(|p| p.code == "stream_sealed" && p.severity == Severity::Refused)
+    );
+    let outcome = fixture::send_one(&transport, &never, AMPLE).await;
+    assert!(
+        matches!(
+            outcome,
+            Outcome::Retryable {
+                class: Class::Outage,
+                code: "stream_sealed",
+                ..
+            }
+        ),
+        "{outcome:?}"
+    );
+}
