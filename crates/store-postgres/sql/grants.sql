@@ -1,7 +1,7 @@
 -- What each group role may do: no more than it needs. Run at the end of every migrate, so that
 -- objects of a new migration are covered; granting again changes nothing.
 --
--- producer  appends, and sees nothing
+-- producer  appends, and sees nothing but which event types it may append
 -- consumer  uses the schema; what it needs beyond that comes with the consumer's own tables
 -- relay     delivers: reads, writes attempts, receipts and sessions; creates and alters nothing
 -- viewer    reads
@@ -20,6 +20,9 @@ grant execute on function {schema}.append(text, text, text, text, text, uuid, te
 grant execute on function {schema}.append_batch(text[], bytea[], text[], text[], text[], uuid[], text[], bigint[], text[], text[], text[], text[], text[], text[], text[], text[], text[], text[], json[])
     to {role}_producer, {role}_operator;
 grant execute on function {schema}.append_batch(json) to {role}_producer, {role}_operator;
+grant execute on function {schema}.event_registry() to {role}_producer, {role}_operator;
+grant execute on function {schema}.append_checked(integer, text[], uuid[], text[], bytea[], text[], text[], text[], uuid[], text[], bigint[], text[], text[], text[], text[], text[], text[], text[], text[], text[], text[], json[])
+    to {role}_producer, {role}_operator;
 
 grant select on all tables in schema {schema} to {role}_relay, {role}_viewer, {role}_operator;
 grant execute on function
