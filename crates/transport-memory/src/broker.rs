@@ -253,7 +253,7 @@ impl Broker {
     }
 
     /// Notes that these messages may still arrive, until each is taken or the hand is dropped.
-    pub(crate) fn hold(&self, messages: &Arc<[Message]>) -> Hand {
+    pub(crate) fn hold(&self, messages: &Arc<[Arc<Message>]>) -> Hand {
         let mut state = self.state();
         for message in messages.iter() {
             *state.in_hand.entry(message.event_id).or_default() += 1;

@@ -30,14 +30,14 @@ fn id(number: u128) -> EventId {
 }
 
 fn batch(numbers: &[u128]) -> Batch {
-    let message = |&number: &u128| Message {
+    let message = |&number: &u128| Arc::new(Message {
         event_id: id(number),
         partition_key: "k".to_owned(),
         headers: vec![("id".to_owned(), number.to_string())],
         body: Bytes::from(number.to_string()),
         routing: routing(),
         earlier: None,
-    };
+    });
     Batch {
         messages: numbers.iter().map(message).collect(),
         send_timeout: Duration::from_secs(1),

@@ -58,7 +58,7 @@ pub struct Routing {
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// Shared with the caller: sending copies no payload.
-    pub messages: Arc<[Message]>,
+    pub messages: Arc<[Arc<Message>]>,
     /// How long the transport may wait for one answer before it reports
     /// [`Outcome::Unknown`] itself. The caller has a harder deadline of its own outside.
     pub send_timeout: Duration,
