@@ -3,7 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, canonical};
+use crate::{
+    Digest, INTEGER_MAX, Invalid,
+    canonical::{self, ReadError},
+    invalid, text,
+};
+
+/// Most lanes of one destination.
+pub const LANES_MAX: u16 = 1024;
 
 /// The schema name of [`Destination`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -127,5 +134,64 @@ impl Destination {
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_canonical(&self.canonical())
+    }
+
+    /// Reads a destination from any JSON text that says the same, and checks every field.
+    ///
+    /// # Errors
+    /// When the text is not strict JSON, has unknown or missing members, or a field breaks its
+    /// rule.
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        canonical::read("postrider.destination/1", text, Self::validate)
+    }
+
+    /// Reads a destination that was stored, and so checked, before. Only its shape is looked at.
+    ///
+    /// # Errors
+    /// When the text is not a destination.
+    pub fn from_stored(text: &str) -> Result<Self, ReadError> {
+        canonical::read_stored("postrider.destination/1", text)
+    }
+
+    /// Checks every field against its rule.
+    ///
+    /// # Errors
+    /// Names the first field that breaks its rule.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        text::name("name", &self.name, text::NAME_MAX)?;
+        invalid::range("generation", self.generation, 1, INTEGER_MAX)?;
+        text::kind(&self.kind)?;
+        text::cluster(&self.cluster)?;
+        text::target(&self.target)?;
+        if let Some(container) = &self.container {
+            text::container(container)?;
+        }
+        text::receipt_type(&self.receipt_type)?;
+        invalid::range("lanes", self.lanes.into(), 1, LANES_MAX.into())?;
+        if let Some(attempts) = self.max_attempts {
+            invalid::range("maxAttempts", attempts.into(), 1, u32::MAX.into())?;
+        }
+        if let Some(bytes) = self.max_payload_bytes {
+            invalid::range("maxPayloadBytes", bytes, 1, INTEGER_MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a payload of `length` bytes that is larger than this destination takes.
+    ///
+    /// # Errors
+    /// Names both sizes.
+    pub fn check_payload(&self, length: u64) -> Result<(), Invalid> {
+        match self.max_payload_bytes {
+            Some(max) if length > max => Err(Invalid::inconsistent(
+                "payload",
+                format!(
+                    "is {length} bytes long, and destination {} takes at most {max}; make it \
+                     smaller, or send a reference to it",
+                    self.name
+                ),
+            )),
+            Some(_) | None => Ok(()),
+        }
     }
 }

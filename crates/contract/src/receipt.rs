@@ -3,7 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, Timestamp};
+use crate::{
+    Destination, Digest, INTEGER_MAX, Invalid, Timestamp,
+    canonical::{self, ReadError},
+    invalid, text,
+};
 
 /// The evidence that one message was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +79,180 @@ pub struct Packed {
 #[error("a stored receipt cannot be read: {0}")]
 pub struct UnpackError(pub String);
 
+/// The receipts by which transports prove acceptance. Any other type is a consumer's own.
+const TRANSPORT_KINDS: [&str; 8] = [
+    "jetstream.ack/1",
+    "http.response/1",
+    "file.append/1",
+    "handler.result/1",
+    "kafka.offset/1",
+    "amqp.confirm/1",
+    "redis.entry/1",
+    "sqs.message/1",
+];
+
 impl Receipt {
+    /// Whether this type says that a transport accepted a message, and no more.
+    #[must_use]
+    pub fn is_transport_kind(receipt_type: &str) -> bool {
+        TRANSPORT_KINDS.contains(&receipt_type)
+    }
+
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        canonical::to_string(self)
+    }
+
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of_canonical(&self.canonical())
+    }
+
+    /// Reads a receipt from any JSON text that says the same, and checks every field.
+    ///
+    /// # Errors
+    /// When the text is not strict JSON, has unknown or missing members, or a field breaks its
+    /// rule.
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        canonical::read("receipt", text, Self::validate)
+    }
+
+    /// Checks every field: text within bounds and free of control characters, numbers within
+    /// 2^53 - 1, an HTTP status that says success.
+    ///
+    /// # Errors
+    /// Names the field that breaks its rule.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let id = |field, value: &String| text::free(field, value, text::ID_MAX);
+        let position = |field, value: &u64| invalid::range(field, *value, 0, INTEGER_MAX);
+        match self {
+            Self::JetStream {
+                stream,
+                sequence,
+                domain,
+                duplicate: _,
+            } => {
+                id("stream", stream)?;
+                domain
+                    .as_ref()
+                    .map_or(Ok(()), |domain| id("domain", domain))?;
+                position("sequence", sequence)
+            }
+            Self::Http {
+                status,
+                body_digest,
+            } => {
+                invalid::range("status", (*status).into(), 200, 299)?;
+                let algorithm = crate::digest::Algorithm::Sha256;
+                body_digest.map_or(Ok(()), |digest| digest.expect("bodyDigest", algorithm))
+            }
+            Self::File {
+                file,
+                offset,
+                duplicate: _,
+            } => {
+                text::free("file", file, text::TARGET_MAX)?;
+                position("offset", offset)
+            }
+            Self::Handler { handler, sequence } => {
+                id("handler", handler)?;
+                position("sequence", sequence)
+            }
+            Self::Kafka {
+                cluster,
+                topic,
+                partition: _,
+                offset,
+            } => {
+                id("cluster", cluster)?;
+                id("topic", topic)?;
+                position("offset", offset)
+            }
+            Self::Amqp {
+                exchange,
+                routing_key,
+                delivery_tag,
+            } => {
+                // The default exchange and an empty routing key are both legal.
+                text::bounded("exchange", exchange, text::ID_MAX)?;
+                text::bounded("routingKey", routing_key, text::ID_MAX)?;
+                position("deliveryTag", delivery_tag)
+            }
+            Self::Redis { key, entry_id } => {
+                text::free("key", key, text::TARGET_MAX)?;
+                id("entryId", entry_id)
+            }
+            Self::Sqs { queue, message_id } => {
+                text::free("queue", queue, text::TARGET_MAX)?;
+                id("messageId", message_id)
+            }
+            Self::Consumer {
+                consumer,
+                receipt_type,
+                receipt_schema_version,
+                receipt_digest: _,
+                committed_at: _,
+            } => {
+                text::consumer(consumer)?;
+                text::receipt_type(receipt_type)?;
+                text::name(
+                    "receiptSchemaVersion",
+                    receipt_schema_version,
+                    text::VERSION_MAX,
+                )
+            }
+        }
+    }
+
+    /// Whether this can be evidence for a send to that destination: it is of the type that the
+    /// destination prescribes and, where it names a place that the destination fixes, of that
+    /// place.
+    ///
+    /// # Errors
+    /// Says what differs.
+    pub fn fits(&self, destination: &Destination) -> Result<(), Invalid> {
+        self.validate()?;
+        // A consumer's receipt goes by its own type, inside the envelope that carries it.
+        let own = if let Self::Consumer { receipt_type, .. } = self {
+            receipt_type.as_str()
+        } else {
+            self.kind()
+        };
+        if ![self.kind(), own].contains(&destination.receipt_type.as_str()) {
+            return Err(Invalid::inconsistent(
+                "type",
+                format!(
+                    "is {own}, but destination {} is closed by {}",
+                    destination.name, destination.receipt_type
+                ),
+            ));
+        }
+        let same = |field: &'static str, found: &str, fixed: &str| {
+            if found == fixed {
+                return Ok(());
+            }
+            let rule = format!(
+                "is {found:?}, but destination {} says {fixed:?}",
+                destination.name
+            );
+            Err(Invalid::inconsistent(field, rule))
+        };
+        match self {
+            Self::JetStream { stream, .. } => destination
+                .container
+                .as_deref()
+                .map_or(Ok(()), |container| same("stream", stream, container)),
+            Self::Kafka { cluster, .. } => same("cluster", cluster, &destination.cluster),
+            Self::Http { .. }
+            | Self::File { .. }
+            | Self::Handler { .. }
+            | Self::Amqp { .. }
+            | Self::Redis { .. }
+            | Self::Sqs { .. }
+            | Self::Consumer { .. } => Ok(()),
+        }
+    }
+
     /// The `type` tag.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -111,7 +288,7 @@ impl Receipt {
             Some(number)
         });
         Packed {
-            shared: crate::canonical::to_string(&value),
+            shared: canonical::to_string(&value),
             number,
         }
     }
