@@ -206,7 +206,7 @@ impl Link {
             .publish_with_reply_and_headers(subject, reply, headers, body);
         match timeout_at(deadline, handed).await {
             Ok(Ok(())) => {
-                handing.is_over();
+                handing.done();
                 Ok(())
             }
             // The client did not take it. If the connection ended meanwhile and answered for the
@@ -268,7 +268,7 @@ struct Handing<'a> {
 
 impl Handing<'_> {
     /// The client has it.
-    fn is_over(self) {
+    fn done(self) {
         std::mem::forget(self);
     }
 

@@ -21,7 +21,10 @@ fn sequence(outcome: &Outcome) -> (u64, bool) {
             duplicate,
             ..
         }) => (*sequence, *duplicate),
-        other => panic!("not acknowledged: {other:?}"),
+        Outcome::Acknowledged(_)
+        | Outcome::Retryable { .. }
+        | Outcome::Rejected { .. }
+        | Outcome::Unknown { .. } => panic!("not acknowledged: {outcome:?}"),
     }
 }
 
@@ -325,7 +328,10 @@ async fn a_dropped_future_hands_nothing_over_later() {
         Arc::new(JetStream::open(&destination("S"), settings).unwrap());
     let (answers, mut outcomes) = mpsc::unbounded_channel();
     let batch = Batch {
-        messages: fixture::messages(&destination("S"), 30).into(),
+        messages: fixture::messages(&destination("S"), 30)
+            .into_iter()
+            .map(Arc::new)
+            .collect(),
         send_timeout: AMPLE,
     };
     let sending = tokio::spawn({

@@ -125,7 +125,7 @@ pub async fn send(
 ) -> Vec<Outcome> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let batch = Batch {
-        messages: messages.into(),
+        messages: messages.iter().cloned().map(Arc::new).collect(),
         send_timeout,
     };
     let started = Instant::now();

@@ -275,7 +275,7 @@ pub async fn a_black_hole_answers_every_message_by_its_deadline<H: Harness>() {
     let sent = messages(&destination, count);
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let batch = Batch {
-        messages: sent.clone().into(),
+        messages: sent.iter().cloned().map(Arc::new).collect(),
         send_timeout: SHORT * 2,
     };
     let sending = tokio::spawn({
@@ -519,7 +519,7 @@ pub async fn a_dropped_send_leaves_the_transport_usable<H: Harness>() {
     for _ in 0..3 {
         let (sender, receiver) = mpsc::unbounded_channel();
         let batch = Batch {
-            messages: messages(&destination, count).into(),
+            messages: messages(&destination, count).into_iter().map(Arc::new).collect(),
             send_timeout: AMPLE,
         };
         let sending = transport.send(batch, sender);
