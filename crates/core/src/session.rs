@@ -37,6 +37,7 @@ pub enum Input {
     /// The call failed in a way that says nothing about the session.
     CallFailed,
     Recovered,
+    NothingRecovered,
     /// The store says that the session is over.
     Ended,
     Tick,
@@ -135,6 +136,7 @@ impl Session {
             | Input::Released
             | Input::CallFailed
             | Input::Recovered
+            | Input::NothingRecovered
             | Input::Ended => self.calling = None,
         }
         match input {
@@ -169,6 +171,9 @@ impl Session {
                     draining.retain(|lane| !lanes.contains(lane));
                 }
                 self.releases.push((destination, lanes));
+            }
+            Input::NothingRecovered => {
+                self.next_recovery = now + self.deadlines.settings().heartbeat;
             }
             Input::Released | Input::Tick => {}
             Input::Recovered => {

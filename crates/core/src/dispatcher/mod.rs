@@ -325,18 +325,31 @@ impl<E> Dispatcher<E> {
     /// Nothing is in flight and nothing is left to write down.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        let nothing_open = self.ready.is_none()
+        (self.fenced || (self.is_quiet() && self.pending.is_none())) && self.evidence.is_empty()
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.ready.is_none()
             && self.sending.is_empty()
             && self.finished.is_empty()
             && self.unfit.is_empty()
-            && self.pending.is_none();
-        (self.fenced || nothing_open) && self.evidence.is_empty()
     }
 
-    /// It has nothing to do until something is appended, or a retry is due.
+    /// It has nothing to do until something is appended, or a retry is due. A look at the queue
+    /// may be under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.is_drained() && self.buffer.is_empty() && self.scan.idle_until.is_some()
+        let only_looking = self
+            .pending
+            .as_ref()
+            .is_none_or(|pending| pending.settling.is_empty() && pending.registering.is_none());
+        only_looking && self.is_quiet() && self.buffer.is_empty()
+    }
+
+    /// It has made all the fetches it may, and finished what they brought.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.fetches_spent() && self.is_drained() && self.buffer.is_empty()
     }
 
     /// It has made all the fetches it may.
