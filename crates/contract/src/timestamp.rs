@@ -43,6 +43,21 @@ pub enum Reason {
     OutOfRange,
 }
 
+impl Reason {
+    /// A stable word for the reason, as the golden vectors have it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Syntax => "syntax",
+            Self::NoZone => "no_zone",
+            Self::NoSuchTime => "no_such_time",
+            Self::LeapSecond => "leap_second",
+            Self::Fraction => "fraction",
+            Self::OutOfRange => "out_of_range",
+        }
+    }
+}
+
 impl Timestamp {
     /// `None` outside the years 0001 to 9999.
     #[must_use]

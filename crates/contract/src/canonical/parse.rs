@@ -67,6 +67,29 @@ pub enum Problem {
     NotFinite(String),
 }
 
+impl Problem {
+    /// A stable word for the kind of problem, as the golden vectors have it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::NotUtf8 => "not_utf8",
+            Self::ByteOrderMark => "byte_order_mark",
+            Self::End => "end",
+            Self::Syntax(_) => "syntax",
+            Self::Trailing => "trailing",
+            Self::TooDeep => "too_deep",
+            Self::Duplicate(_) => "duplicate",
+            Self::LoneSurrogate => "lone_surrogate",
+            Self::Control(_) => "control",
+            Self::Null => "null",
+            Self::NotAnInteger(_) => "not_an_integer",
+            Self::TooLarge(_) => "too_large",
+            Self::WouldChange(_) => "would_change",
+            Self::NotFinite(_) => "not_finite",
+        }
+    }
+}
+
 fn place(pointer: &str) -> String {
     if pointer.is_empty() {
         String::new()
