@@ -322,7 +322,7 @@ return case
             and cardinality(string_to_array(tracestate, ',')) <= 32
             and (select bool_and(
                     btrim(member, ' ') = ''
-                    or btrim(member, ' ') ~ '^([a-z0-9_*/-]{1,241}@[a-z0-9_*/-]{1,14}|[a-z0-9_*/-]{1,256})=[ -+\x2d-<>-~]+$'
+                    or btrim(member, ' ') ~ '^([a-z0-9_*/-]{1,241}@[a-z0-9_*/-]{1,14}|[a-z0-9_*/-]{1,255}[a-z0-9_*/-]?)=[ -+\x2d-<>-~]+$'
                     and octet_length(btrim(member, ' ')) - position('=' in btrim(member, ' ')) <= 256)
                 from unnest(string_to_array(tracestate, ',')) member)
         ))
