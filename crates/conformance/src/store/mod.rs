@@ -102,6 +102,7 @@ macro_rules! store_suite {
                 a_waiting_delivery_holds_the_later_ones_of_its_key,
                 an_unknown_delivery_holds_the_later_ones_of_its_key,
                 a_quarantined_delivery_holds_its_key_where_the_destination_says_so,
+                a_quarantined_delivery_below_the_scan_lets_its_key_pass,
                 a_held_key_holds_nothing_at_another_destination,
                 what_holds_a_key_is_shown_with_its_tail,
                 a_retry_below_the_scan_holds_its_key,

@@ -79,6 +79,20 @@ pub async fn a_quarantined_delivery_holds_its_key_where_the_destination_says_so<
     assert_eq!(due_after::<H>(none, quarantined).await, [1, 2, 3]);
 }
 
+pub async fn a_quarantined_delivery_below_the_scan_lets_its_key_pass<H: StoreHarness>() {
+    let world = World::<H>::with(&[ordered(Ordering::Key, OnQuarantine::Pass)]).await;
+    let alpha = world.destinations[0];
+    let sent = world.append_keys(&["K", "K"]).await;
+    let worker = world.worker().await;
+    worker.attempt(alpha, vec![quarantined(sent[0])]).await;
+    let fetch = Fetch {
+        after: sent[0],
+        ..worker.front(alpha)
+    };
+    let answer = worker.fetch_with(alpha, fetch).await;
+    assert_eq!(positions(&answer.fetched), sent[1..]);
+}
+
 pub async fn a_held_key_holds_nothing_at_another_destination<H: StoreHarness>() {
     let world = World::<H>::with(&[destination("alpha"), destination("beta")]).await;
     let sent = world.append_keys(&["K", "K"]).await;

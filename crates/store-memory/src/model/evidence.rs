@@ -113,6 +113,7 @@ impl Model {
             detail: bounded_detail(finding),
             since: now,
         });
+        open.waited = true;
         let key_hash = open.key_hash;
         self.keep_order_behind(key, key_hash);
     }

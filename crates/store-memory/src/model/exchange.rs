@@ -187,6 +187,7 @@ impl Model {
             && open.state == OpenState::Pending
         {
             open.state = OpenState::Quarantined(reason(unfit.code, &unfit.detail, now));
+            open.waited = true;
         }
     }
 

@@ -35,7 +35,10 @@ impl Model {
         for (position, open) in self.open_at(destination) {
             let held = by_key && held_keys.contains(&open.key_hash);
             let excluded = fetch.exclude.binary_search(&position).is_ok();
-            let passed_over = open.waited && position <= fetch.after && !excluded;
+            let passed_over = open.waited
+                && open.state == OpenState::Pending
+                && position <= fetch.after
+                && !excluded;
             if holds(open, &registered.destination, now) || passed_over {
                 held_keys.insert(open.key_hash);
             }

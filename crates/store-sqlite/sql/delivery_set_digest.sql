@@ -1,0 +1,2 @@
+-- ?1 version.
+SELECT digest FROM postrider_delivery_sets WHERE version = ?1;

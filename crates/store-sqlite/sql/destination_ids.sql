@@ -1,0 +1,1 @@
+SELECT destination_id FROM postrider_destinations ORDER BY destination_id;

@@ -1,0 +1,1 @@
+SELECT version, checksum FROM postrider_migrations ORDER BY version;

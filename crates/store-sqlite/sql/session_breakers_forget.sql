@@ -1,0 +1,2 @@
+-- ?1 session.
+DELETE FROM postrider_breakers WHERE session_id = ?1;

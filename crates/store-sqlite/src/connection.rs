@@ -1,0 +1,241 @@
+//! Connections: how they are set up, shared and bounded in time.
+//!
+//! One connection writes and a few read. SQLite has one writer at a time anyway, so queueing here
+//! costs nothing and is fair, which SQLite's own waiting is not. Readers never wait for the
+//! writer (WAL). Work runs on the runtime's blocking threads; a call that takes too long is
+//! interrupted, and the connection goes back whole.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use postrider_contract::Timestamp;
+use postrider_store::{Clock, StoreError};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use tokio::sync::Semaphore;
+
+use crate::fault::{Fault, from_sqlite};
+
+/// How long one `BEGIN IMMEDIATE` waits for another process's write transaction.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+/// After this long no unit is run again because another connection was in the way.
+const UNIT_MAX: Duration = Duration::from_secs(8);
+/// When work is interrupted: the last try of a unit may begin at its end and wait once more.
+const WORK_MAX: Duration = Duration::from_secs(15);
+/// How long a call waits for its turn on a connection of this store.
+const TURN_MAX: Duration = Duration::from_secs(15);
+
+const _: () = assert!(UNIT_MAX.as_millis() + BUSY_MAX.as_millis() < WORK_MAX.as_millis());
+
+/// Connections that read at the same time. Each call holds one for milliseconds.
+pub(crate) const READERS: usize = 2;
+
+/// The statements of this store fit, with room for the growth of a release or two.
+const STATEMENTS_MAX: usize = 160;
+
+/// The write-ahead log is cut back to this many bytes when it starts over.
+const WAL_KEPT_BYTES: i64 = 16 << 20;
+
+/// What a connection may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// As `Write`, and makes the file.
+    Create,
+}
+
+/// Opens a database and sets it up.
+///
+/// - `journal_mode = WAL`: readers and the writer do not wait for each other.
+/// - `synchronous = FULL`: a commit is on the disk when it returns. `NORMAL` may lose the last
+///   commits of a machine that loses power, and with them an attempt whose bytes have left (I4).
+/// - `foreign_keys = ON`: SQLite leaves them unchecked by default, per connection.
+/// - `recursive_triggers = ON`: so that `REPLACE` asks the triggers that refuse deletion.
+pub(crate) fn open(path: &Path, access: Access) -> Result<Connection, StoreError> {
+    let flags = match access {
+        Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        Access::Create => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+    };
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(|error| cannot_open(path, error))?;
+    set_up(&connection, access).map_err(from_sqlite)?;
+    Ok(connection)
+}
+
+fn cannot_open(path: &Path, error: rusqlite::Error) -> StoreError {
+    let path = path.display();
+    let advice = "create it with `postrider migrate`, or correct the path";
+    StoreError::Refused {
+        message: format!("{path} cannot be opened: {error}; {advice}"),
+        source: Some(Box::new(error)),
+    }
+}
+
+fn set_up(connection: &Connection, access: Access) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_MAX)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "recursive_triggers", true)?;
+    if access == Access::Read {
+        return Ok(());
+    }
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update_and_check(None, "journal_size_limit", WAL_KEPT_BYTES, |row| {
+        row.get::<_, i64>(0)
+    })?;
+    connection
+        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+    Ok(())
+}
+
+/// Connections of one kind.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    path: PathBuf,
+    access: Access,
+    turns: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Pool {
+    pub(crate) fn open(path: &Path, access: Access, size: usize) -> Result<Self, StoreError> {
+        let idle = (0..size)
+            .map(|_| open(path, access))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            path: path.to_owned(),
+            access,
+            turns: Arc::new(Semaphore::new(size)),
+            idle: Arc::new(Mutex::new(idle)),
+        })
+    }
+
+    /// Runs work on a connection, on a blocking thread. Work goes on to its end when the caller
+    /// stops waiting: whether it committed is then unknown, as with any database.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let turn = tokio::time::timeout(TURN_MAX, self.turns.clone().acquire_owned()).await;
+        let turn = turn
+            .map_err(|_| unavailable(format!("no connection was free for {TURN_MAX:?}")))?
+            .map_err(|_| unavailable("the store is closed".to_owned()))?;
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            // A panic took one with it.
+            None => open(&self.path, self.access)?,
+        };
+        let interrupt = connection.get_interrupt_handle();
+        let home = self.idle.clone();
+        let mut task = tokio::task::spawn_blocking(move || {
+            let result = work(&mut connection);
+            home.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(connection);
+            drop(turn);
+            result
+        });
+        let joined = match tokio::time::timeout(WORK_MAX, &mut task).await {
+            Ok(joined) => joined,
+            Err(_) => {
+                interrupt.interrupt();
+                task.await
+            }
+        };
+        joined.unwrap_or_else(|error| {
+            Err(StoreError::Unavailable {
+                message: "the work on the database did not end as it should".to_owned(),
+                source: Some(Box::new(error)),
+            })
+        })
+    }
+}
+
+/// Runs a unit of work in one write transaction. It takes the write lock at its beginning: a
+/// transaction that reads first cannot wait for it later, and fails at once whatever the busy
+/// timeout. Should another connection be in the way all the same, the whole unit runs again,
+/// never a single statement. A unit that answers an inner error is rolled back.
+pub(crate) fn write<T, E>(
+    connection: &mut Connection,
+    clock: &Clock,
+    unit: impl FnMut(&Transaction<'_>, Timestamp) -> Result<Result<T, E>, Fault>,
+) -> Result<Result<T, E>, StoreError> {
+    repeat(connection, TransactionBehavior::Immediate, clock, unit)
+}
+
+/// Reads from one snapshot, which ends with the call: a read transaction left open would keep
+/// the write-ahead log growing.
+pub(crate) fn read<T>(
+    connection: &mut Connection,
+    clock: &Clock,
+    mut unit: impl FnMut(&Transaction<'_>, Timestamp) -> Result<T, Fault>,
+) -> Result<T, StoreError> {
+    let unit =
+        move |transaction: &Transaction<'_>, now| unit(transaction, now).map(Ok::<T, StoreError>);
+    repeat(connection, TransactionBehavior::Deferred, clock, unit)?
+}
+
+fn repeat<T, E>(
+    connection: &mut Connection,
+    behavior: TransactionBehavior,
+    clock: &Clock,
+    mut unit: impl FnMut(&Transaction<'_>, Timestamp) -> Result<Result<T, E>, Fault>,
+) -> Result<Result<T, E>, StoreError> {
+    let until = Instant::now() + UNIT_MAX;
+    loop {
+        match once(connection, behavior, clock, &mut unit) {
+            Ok(answer) => return Ok(answer),
+            Err(fault) if fault.is_busy() && Instant::now() < until => {}
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+}
+
+fn once<T, E>(
+    connection: &mut Connection,
+    behavior: TransactionBehavior,
+    clock: &Clock,
+    unit: &mut impl FnMut(&Transaction<'_>, Timestamp) -> Result<Result<T, E>, Fault>,
+) -> Result<Result<T, E>, Fault> {
+    let transaction = connection.transaction_with_behavior(behavior)?;
+    // Within the transaction, so that a writer that waited does not act on a time before its turn.
+    let answer = unit(&transaction, time(clock)?)?;
+    match answer {
+        Ok(_) => transaction.commit()?,
+        Err(_) => transaction.rollback()?,
+    }
+    Ok(answer)
+}
+
+/// The clock of an embedded database is the clock of its machine: every process that opens the
+/// file runs there, so all share it.
+pub(crate) fn time(clock: &Clock) -> Result<Timestamp, StoreError> {
+    if let Some(now) = clock.parameter() {
+        return Ok(now);
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+    since
+        .and_then(|since| i64::try_from(since.as_micros()).ok())
+        .and_then(Timestamp::from_unix_micros)
+        .ok_or_else(|| StoreError::Refused {
+            message: "this machine's clock is not between the years 1970 and 9999; set it"
+                .to_owned(),
+            source: None,
+        })
+}
+
+fn unavailable(message: String) -> StoreError {
+    StoreError::Unavailable {
+        message,
+        source: None,
+    }
+}
