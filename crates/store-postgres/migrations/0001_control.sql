@@ -13,7 +13,8 @@ end
 $$;
 
 create table {schema}.destinations (
-    destination_id integer generated always as identity primary key,
+    -- Counted by apply, in plan order.
+    destination_id integer primary key,
     name text collate "C" not null,
     generation bigint not null,
     digest bytea not null unique,
@@ -108,7 +109,10 @@ create table {schema}.audit_log (
     reason text collate "C" not null,
     -- apply, resume_destination, replay, …
     action text collate "C" not null,
-    subject json not null
+    -- How many things changed.
+    changed bigint not null,
+    -- Which, for people.
+    subject text collate "C" not null
 );
 
 create trigger immutable before update or delete on {schema}.destinations

@@ -15,7 +15,8 @@ create table {schema}.sessions (
 ) with (fillfactor = 50);
 create unique index sessions_exclusive on {schema}.sessions (exclusive)
     where exclusive and ended_at is null;
-create index sessions_open on {schema}.sessions (expires_at) where ended_at is null;
+-- Not over expires_at: a heartbeat then changes no index.
+create index sessions_open on {schema}.sessions (opened_at) where ended_at is null;
 create index sessions_opened on {schema}.sessions (opened_at, session_id);
 
 create table {schema}.lanes (
@@ -159,20 +160,18 @@ create table {schema}.findings (
     finding_id bigint generated always as identity primary key,
     code text collate "C" not null,
     destination_id integer,
-    event_id uuid,
-    attempt_id uuid,
+    position bigint,
     detail text collate "C" not null,
+    -- sha256 of the detail: the same thing seen again is the same finding.
+    detail_digest bytea not null,
     first_seen timestamptz not null,
     last_seen timestamptz not null,
-    seen bigint not null default 1,
     resolved_at timestamptz,
     constraint detail_is_bounded check (octet_length(detail) <= 2048)
 );
--- The same thing seen again is the same finding.
 create unique index findings_once on {schema}.findings (
-    code, coalesce(destination_id, 0), coalesce(event_id, '00000000-0000-0000-0000-000000000000'),
-    coalesce(attempt_id, '00000000-0000-0000-0000-000000000000')
-);
+    code, coalesce(destination_id, 0), coalesce(position, 0), detail_digest
+) where resolved_at is null;
 
 create trigger immutable before update or delete on {schema}.attempts
     for each row execute function {schema}.refuse_change();

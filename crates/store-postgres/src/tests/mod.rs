@@ -1,0 +1,1 @@
+//! Tests that need what the crate keeps to itself.
