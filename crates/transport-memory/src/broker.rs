@@ -11,8 +11,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use postrider_contract::{EventId, Receipt};
-use postrider_transport::{Message, ProbeStrength, Routing};
+use postrider_contract::{
+    Digest, EventId, Receipt, cloudevents::STRUCTURED, destination::Serializer,
+};
+use postrider_transport::{Message, ProbeStrength, Routing, wire::payload_digest};
 use tokio::sync::oneshot;
 
 use crate::fate::{Decision, Fate};
@@ -305,6 +307,25 @@ impl Broker {
             (first, _) => first,
         };
         (found, under_way)
+    }
+
+    /// Whether the payload stored at a sequence has this digest.
+    pub(crate) fn holds(&self, sequence: u64, digest: &Digest) -> bool {
+        let index = usize::try_from(sequence)
+            .unwrap_or(usize::MAX)
+            .wrapping_sub(1);
+        self.state().log.get(index).is_some_and(|stored| {
+            let structured = stored
+                .headers
+                .iter()
+                .any(|(name, value)| name == "content-type" && value == STRUCTURED);
+            let serializer = if structured {
+                Serializer::CloudeventsStructured
+            } else {
+                Serializer::CloudeventsBinary
+            };
+            payload_digest(serializer, &stored.body).as_ref() == Some(digest)
+        })
     }
 
     pub(crate) fn receipt(&self, sequence: u64) -> Receipt {

@@ -252,7 +252,10 @@ impl Transport for Memory {
         Ok(
             match (strength, self.broker.find(probe.event_id, probe.anchor)) {
                 (ProbeStrength::None, _) => cannot_tell("this broker cannot be asked"),
-                (_, (Some(sequence), _)) => Probed::Found(self.broker.receipt(sequence)),
+                (_, (Some(sequence), _)) if self.broker.holds(sequence, &probe.payload_digest) => {
+                    Probed::Found(self.broker.receipt(sequence))
+                }
+                (_, (Some(_), _)) => cannot_tell("the broker holds this id with another payload"),
                 (ProbeStrength::Finds, (None, _)) => cannot_tell("not seen"),
                 (ProbeStrength::ProvesAbsence, (None, true)) => cannot_tell("a copy is under way"),
                 (ProbeStrength::ProvesAbsence, (None, false)) => Probed::ProvenAbsent,

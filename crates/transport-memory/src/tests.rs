@@ -30,14 +30,16 @@ fn id(number: u128) -> EventId {
 }
 
 fn batch(numbers: &[u128]) -> Batch {
-    let message = |&number: &u128| Arc::new(Message {
-        event_id: id(number),
-        partition_key: "k".to_owned(),
-        headers: vec![("id".to_owned(), number.to_string())],
-        body: Bytes::from(number.to_string()),
-        routing: routing(),
-        earlier: None,
-    });
+    let message = |&number: &u128| {
+        Arc::new(Message {
+            event_id: id(number),
+            partition_key: "k".to_owned(),
+            headers: vec![("id".to_owned(), number.to_string())],
+            body: Bytes::from(number.to_string()),
+            routing: routing(),
+            earlier: None,
+        })
+    };
     Batch {
         messages: numbers.iter().map(message).collect(),
         send_timeout: Duration::from_secs(1),
@@ -70,7 +72,7 @@ fn acknowledged(sequence: u64) -> Outcome {
 fn probe(broker: &Broker, number: u128) -> Probed {
     let probe = Probe {
         event_id: id(number),
-        payload_digest: Digest::of_bytes(b""),
+        payload_digest: Digest::of_bytes(number.to_string().as_bytes()),
         anchor: None,
         routing: routing(),
     };

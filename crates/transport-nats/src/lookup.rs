@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
-use postrider_contract::{Digest, EventId, Receipt, Timestamp, destination::Serializer};
-use postrider_transport::{Error, Probe, Probed};
+use postrider_contract::{EventId, Receipt, Timestamp};
+use postrider_transport::{Error, Probe, Probed, wire::payload_digest};
 
 use crate::{
     Place,
@@ -144,7 +144,7 @@ pub(crate) async fn probe(
     );
     let mut found = find(link, place, settings, &wanted).await?;
     if let Some(seen) = found.seen.remove(&0) {
-        return if holds(place, &seen, &probe.payload_digest) {
+        return if payload_digest(place.serializer, &seen.body) == Some(probe.payload_digest) {
             Ok(Probed::Found(seen.receipt))
         } else {
             cannot_tell("the stream holds this id with another payload".to_owned())
@@ -218,23 +218,5 @@ fn seen(link: &Link, place: &Place, stored: Stored) -> Seen {
     Seen {
         receipt: receipt(link, &place.stream, stored.sequence),
         body: stored.body.into(),
-    }
-}
-
-/// Whether what was found is this event, by the payload's digest.
-fn holds(place: &Place, seen: &Seen, expected: &Digest) -> bool {
-    match place.serializer {
-        Serializer::CloudeventsBinary | Serializer::Raw => {
-            Digest::of_bytes(&seen.body) == *expected
-        }
-        Serializer::CloudeventsStructured => {
-            let event: Result<serde_json::Value, _> = serde_json::from_slice(&seen.body);
-            let stated = event.ok().and_then(|event| {
-                event
-                    .get("payloaddigest")
-                    .and_then(|digest| digest.as_str()?.parse().ok())
-            });
-            stated.as_ref() == Some(expected)
-        }
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use postrider_contract::{
     Destination, Digest, Envelope,
     cloudevents::{self, Binding, Body, Source},
+    destination::Serializer,
 };
 
 use crate::{Earlier, Message, Routing};
@@ -79,4 +80,20 @@ pub fn message(
         },
         earlier,
     })
+}
+
+/// The digest of the payload in a message's body, for a probe that looks at what it found. `None`:
+/// a structured body that does not say.
+#[must_use]
+pub fn payload_digest(serializer: Serializer, body: &[u8]) -> Option<Digest> {
+    #[derive(serde::Deserialize)]
+    struct Stated {
+        payloaddigest: Digest,
+    }
+    match serializer {
+        Serializer::CloudeventsBinary | Serializer::Raw => Some(Digest::of_bytes(body)),
+        Serializer::CloudeventsStructured => serde_json::from_slice::<Stated>(body)
+            .ok()
+            .map(|stated| stated.payloaddigest),
+    }
 }
