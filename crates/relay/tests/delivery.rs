@@ -1,0 +1,368 @@
+//! The relay over the memory store and the memory broker, in virtual time: what it must keep
+//! whatever fails around it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use postrider_conformance::store::fixture;
+use postrider_contract::{
+    Destination, EventId, Timestamp,
+    destination::{OnUnknown, Ordering},
+};
+use postrider_core::{Class, deadline};
+use postrider_relay::{Meters, Relay, Report, Settings, Stop, TransportFactory};
+use postrider_store::{
+    Clock, Store, clock::ManualClock, control::RegisteredDestination, inspect::ReplaySelection,
+};
+use postrider_store_memory::{
+    MemoryStore,
+    faults::{Call, Fate as StoreFate},
+};
+use postrider_transport::Transport;
+use postrider_transport_memory::{Broker, Decision, Fate, Memory, Options};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+
+#[derive(Debug)]
+struct Factory(BTreeMap<String, Broker>);
+
+impl TransportFactory for Factory {
+    fn kinds(&self) -> &[&'static str] {
+        &["jetstream"]
+    }
+
+    fn open(
+        &self,
+        destination: &RegisteredDestination,
+    ) -> Result<Arc<dyn Transport>, postrider_transport::Error> {
+        Ok(Arc::new(Memory::open(
+            &self.0[&destination.destination.name],
+        )))
+    }
+}
+
+struct World {
+    store: MemoryStore,
+    brokers: BTreeMap<String, Broker>,
+    settings: Settings,
+}
+
+impl World {
+    async fn new(destinations: &[Destination], options: Options) -> Self {
+        let start: Timestamp = "2026-01-31T09:30:00Z".parse().expect("a time");
+        let clock = ManualClock::at(start);
+        let store = MemoryStore::new(Clock::Manual(clock.clone()));
+        // The database's clock follows the runtime's.
+        tokio::spawn(async move {
+            const TICK: Duration = Duration::from_millis(2);
+            loop {
+                tokio::time::sleep(TICK).await;
+                clock.advance(TICK);
+            }
+        });
+        let plan = fixture::plan(1, destinations);
+        store
+            .apply(&plan, &fixture::audit("test"))
+            .await
+            .expect("applies");
+        let delay: postrider_transport_memory::Delay =
+            Arc::new(|time| Box::pin(tokio::time::sleep(time)));
+        let brokers = destinations
+            .iter()
+            .map(|destination| {
+                let broker = Broker::with_delay(options.clone(), Arc::clone(&delay));
+                (destination.name.clone(), broker)
+            })
+            .collect();
+        let deadlines = deadline::Deadlines::new(deadline::Settings {
+            connect: Duration::from_millis(100),
+            send: Duration::from_millis(500),
+            hard: Duration::from_secs(1),
+            settle_margin: Duration::from_millis(500),
+            lease: Duration::from_secs(6),
+            heartbeat: Duration::from_secs(1),
+            shutdown_grace: Duration::from_secs(3),
+        })
+        .expect("consistent");
+        let mut settings = Settings::new("test".to_owned(), deadlines);
+        settings.batch_max = 50;
+        settings.backoff.first = Duration::from_millis(50);
+        settings.backoff.max = Duration::from_millis(400);
+        Self {
+            store,
+            brokers,
+            settings,
+        }
+    }
+
+    fn relay(&self) -> Arc<Relay> {
+        Arc::new(Relay::new(
+            Arc::new(self.store.clone()),
+            Arc::new(Factory(self.brokers.clone())),
+            self.settings.clone(),
+            Arc::new(Meters::new()),
+        ))
+    }
+
+    /// Appends `count` events over `keys` keys, in one order for all.
+    async fn append(&self, count: usize, keys: usize) -> Vec<EventId> {
+        let events: Vec<_> = (0..count)
+            .map(|n| fixture::event(&format!("key-{}", n % keys)))
+            .collect();
+        let appended = self.store.append(events).await.expect("appended");
+        appended.iter().map(|appended| appended.event_id).collect()
+    }
+
+    async fn open_deliveries(&self) -> u64 {
+        self.store
+            .backlog()
+            .await
+            .expect("a backlog")
+            .iter()
+            .map(|backlog| backlog.pending.value + backlog.unknown.value)
+            .sum()
+    }
+
+    async fn until_delivered(&self) {
+        for _ in 0..60_000 {
+            if self.open_deliveries().await == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} deliveries are still open", self.open_deliveries().await);
+    }
+}
+
+struct Running {
+    stop: tokio::sync::watch::Sender<bool>,
+    task: tokio::task::JoinHandle<Result<Report, postrider_relay::Error>>,
+}
+
+fn start(relay: &Arc<Relay>) -> Running {
+    let (stop, stopped) = Stop::new();
+    let relay = Arc::clone(relay);
+    Running {
+        stop,
+        task: tokio::spawn(async move { relay.run(stopped).await }),
+    }
+}
+
+impl Running {
+    async fn stop(self) -> Report {
+        self.stop.send(true).expect("it runs");
+        self.task.await.expect("no panic").expect("it ran")
+    }
+}
+
+fn stored(broker: &Broker) -> Vec<EventId> {
+    broker.log().iter().map(|stored| stored.event_id).collect()
+}
+
+/// Per key, the first copies stand in append order.
+fn assert_order(broker: &Broker, appended: &[EventId]) {
+    let place: BTreeMap<EventId, usize> = appended
+        .iter()
+        .enumerate()
+        .map(|(index, id)| (*id, index))
+        .collect();
+    let mut last: BTreeMap<String, usize> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for stored in broker.log() {
+        if !seen.insert(stored.event_id) {
+            continue;
+        }
+        let index = place[&stored.event_id];
+        if let Some(before) = last.insert(stored.partition_key.clone(), index) {
+            assert!(
+                before < index,
+                "key {} is out of order",
+                stored.partition_key
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_committed_is_delivered_once_and_in_order() {
+    let world = World::new(&[fixture::destination("a")], Options::default()).await;
+    let appended = world.append(2_000, 20).await;
+    let running = start(&world.relay());
+    world.until_delivered().await;
+    let report = running.stop().await;
+    assert_eq!(report.acknowledged, 2_000);
+    assert_eq!(stored(&world.brokers["a"]), appended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_fails_nothing_is_lost_and_strict_keys_keep_their_order() {
+    for seed in 0..40 {
+        let mut destination = fixture::destination("a");
+        destination.ordering = Ordering::Strict;
+        destination.on_unknown = OnUnknown::Resend;
+        let world = World::new(&[destination], Options::default()).await;
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut store_rng = StdRng::seed_from_u64(seed + 1000);
+        let broker = world.brokers["a"].clone();
+        broker.decide_by(move |_, _| {
+            let fate = match rng.random_range(0..100) {
+                0..4 => Fate::LoseAck,
+                4..8 => Fate::LoseMessage,
+                8..12 => Fate::Refuse(Class::Outage),
+                12..18 => Fate::Refuse(Class::Refusal),
+                18..20 => Fate::BlackHole {
+                    stored: rng.random_bool(0.5),
+                },
+                _ => Fate::Accept,
+            };
+            Decision {
+                travel: Duration::from_millis(rng.random_range(0..5)),
+                fate,
+                answer: Duration::from_millis(rng.random_range(0..5)),
+            }
+        });
+        world.store.set_faults(move |call| match call {
+            Call::Apply | Call::Read | Call::Append => StoreFate::Proceed,
+            Call::Commit
+            | Call::ResumeDestination
+            | Call::OpenSession
+            | Call::Heartbeat
+            | Call::ClaimLanes
+            | Call::ReleaseLanes
+            | Call::EndSession
+            | Call::RecoverExpired
+            | Call::Exchange
+            | Call::AcceptReceipts
+            | Call::SetAsleep
+            | Call::Replay => match store_rng.random_range(0..100) {
+                0..3 => StoreFate::FailBefore,
+                3..6 => StoreFate::FailAfter,
+                _ => StoreFate::Proceed,
+            },
+        });
+        let appended = world.append(150, 12).await;
+        let (first, second) = (start(&world.relay()), start(&world.relay()));
+        world.until_delivered().await;
+        world.store.clear_faults();
+        first.stop().await;
+        second.stop().await;
+        let delivered: BTreeSet<EventId> = stored(&broker).into_iter().collect();
+        assert_eq!(delivered, appended.iter().copied().collect(), "seed {seed}");
+        assert_order(&broker, &appended);
+        for event in &appended {
+            let detail = world
+                .store
+                .event(*event)
+                .await
+                .expect("reads")
+                .expect("is there");
+            assert!(
+                detail.deliveries[0].receipt.is_some(),
+                "seed {seed}: no receipt for {event}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poisoned_key_holds_its_own_tail_and_nothing_else() {
+    let destinations = [fixture::destination("a"), fixture::destination("b")];
+    let world = World::new(&destinations, Options::default()).await;
+    let events: Vec<_> = (0..300)
+        .map(|n| fixture::event(&format!("key-{}", n % 10)))
+        .collect();
+    let poison = events[0].event_id.expect("given");
+    world.brokers["a"].script(poison, [Fate::Reject { suspends: false }]);
+    let appended: Vec<EventId> = world
+        .store
+        .append(events)
+        .await
+        .expect("appended")
+        .iter()
+        .map(|appended| appended.event_id)
+        .collect();
+    let running = start(&world.relay());
+    // Its tail was in the same attempts, or is held; either way the rest is through.
+    for _ in 0..10_000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let at_b = stored(&world.brokers["b"]).len();
+        let at_a: BTreeSet<_> = stored(&world.brokers["a"]).into_iter().collect();
+        let others = appended
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| index % 10 != 0);
+        if at_b == 300 && others.clone().all(|(_, id)| at_a.contains(id)) {
+            break;
+        }
+    }
+    assert_eq!(
+        stored(&world.brokers["b"]).len(),
+        300,
+        "the other destination is not delayed"
+    );
+    let held = world.open_deliveries().await;
+    assert!(
+        held > 0 && held < 30,
+        "{held} deliveries of the poisoned key wait"
+    );
+    let selection = ReplaySelection::default();
+    let replayed = world
+        .store
+        .replay(&selection, 10, &fixture::audit("fixed"))
+        .await
+        .expect("replays");
+    assert_eq!(replayed.deliveries.len(), 1);
+    world.until_delivered().await;
+    running.stop().await;
+    let at_a: BTreeSet<_> = stored(&world.brokers["a"]).into_iter().collect();
+    assert_eq!(at_a.len(), 300);
+    assert_eq!(
+        stored(&world.brokers["b"]),
+        appended,
+        "each went to b once, in order"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_costs_no_attempts_and_ends_by_itself() {
+    let mut destination = fixture::destination("a");
+    destination.max_attempts = Some(2);
+    let world = World::new(&[destination], Options::default()).await;
+    world.brokers["a"].set_down(true);
+    world.append(200, 7).await;
+    let running = start(&world.relay());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.open_deliveries().await, 200);
+    world.brokers["a"].set_down(false);
+    world.until_delivered().await;
+    let report = running.stop().await;
+    assert_eq!((report.acknowledged, report.quarantined), (200, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dispatch_once_sends_one_batch_and_ends_its_session() {
+    let world = World::new(&[fixture::destination("a")], Options::default()).await;
+    world.append(120, 7).await;
+    let report = world.relay().dispatch_once().await.expect("dispatches");
+    assert_eq!((report.claimed, report.acknowledged), (50, 50));
+    let sessions = world.store.sessions(10).await.expect("reads");
+    assert!(sessions.iter().all(|session| session.ended.is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_exclusive_dispatcher_claims_nothing() {
+    let mut world = World::new(&[fixture::destination("a")], Options::default()).await;
+    world.settings.exclusive = true;
+    let running = start(&world.relay());
+    while world.store.sessions(10).await.expect("reads").is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    world.append(10, 2).await;
+    let report = world.relay().dispatch_once().await.expect("answers");
+    assert_eq!((report.claimed, report.acknowledged), (0, 0));
+    assert_eq!(report.exclusive_held_by.as_deref(), Some("test"));
+    world.until_delivered().await;
+    assert_eq!(running.stop().await.acknowledged, 10);
+}
