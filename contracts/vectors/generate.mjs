@@ -128,6 +128,22 @@ function canonicalVectors() {
   return all;
 }
 
+/** Doubles of every magnitude, by their bits (big-endian), from a fixed sequence. */
+function doubleVectors() {
+  const view = new DataView(new ArrayBuffer(8));
+  let state = 1n;
+  const next = () => (state = (state * 6364136223846793005n + 1442695040888963407n) & 0xffffffffffffffffn);
+  const all = [];
+  while (all.length < 500) {
+    // Half of them anywhere, half where text changes its layout or integers end.
+    if (all.length % 2) view.setBigUint64(0, next() ^ (next() >> 32n));
+    else view.setFloat64(0, Number(next() >> 20n) * 10 ** Number((next() >> 40n) % 40n - 30n));
+    const double = view.getFloat64(0);
+    if (Number.isFinite(double)) all.push({ bits: view.getBigUint64(0).toString(16).padStart(16, "0"), canonical: JSON.stringify(double) });
+  }
+  return all;
+}
+
 /** The canonical time (UTC, microseconds) of RFC 3339 text. The fraction is cut, not rounded. */
 function time(input) {
   const [, head, fraction = "", zone] = /^(.{19})(?:\.(\d{1,9}))?(z|Z|[+-]\d\d:\d\d)$/.exec(input);
@@ -653,6 +669,7 @@ function cloudeventVectors() {
 
 const files = {
   "canonical.json": canonicalVectors(),
+  "doubles.json": doubleVectors(),
   "timestamps.json": timestampVectors(),
   "keys.json": keyVectors(),
   "envelopes.json": envelopeVectors(),

@@ -10,13 +10,13 @@ use crate::{
     canonical::{self, ReadError},
     digest::Algorithm,
     envelope::DeliverySetRef,
-    invalid, text,
+    invalid, schema, text,
 };
 
 /// Most applicable events and most members of one set: a set is read whole.
 pub const ITEMS_MAX: usize = 10_000;
 
-/// The schema name of [`DeliverySet`].
+/// The name that every such object carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Schema {
     #[serde(rename = "postrider.delivery-set/1")]
@@ -28,12 +28,17 @@ pub enum Schema {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeliverySet {
     pub schema: Schema,
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     pub version: u64,
+    #[schemars(range(min = 0, max = 10_000))]
     pub applicable_event_count: u64,
     /// Sorted by (eventType, schemaVersion), no duplicates.
+    #[schemars(length(max = 10_000), extend("uniqueItems" = true))]
     pub applicable_events: Vec<ApplicableEvent>,
+    #[schemars(range(min = 0, max = 10_000))]
     pub member_count: u64,
     /// Sorted by (eventType, schemaVersion, destination name, consumer), no duplicates.
+    #[schemars(length(max = 10_000), extend("uniqueItems" = true))]
     pub members: Vec<Member>,
 }
 
@@ -42,20 +47,28 @@ pub struct DeliverySet {
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ApplicableEvent {
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub event_type: String,
+    #[schemars(length(min = 1, max = 64), regex(pattern = schema::NAME))]
     pub schema_version: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Member {
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub event_type: String,
+    #[schemars(length(min = 1, max = 64), regex(pattern = schema::NAME))]
     pub schema_version: String,
-    /// The destination's name; its exact version is `destination_digest`.
+    /// The destination's name; its exact version is `destinationDigest`.
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub destination: String,
     pub destination_digest: Digest,
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub consumer: String,
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub expected_receipt_type: String,
+    #[schemars(length(min = 1, max = 64), regex(pattern = schema::NAME))]
     pub expected_receipt_schema_version: String,
     pub projection_target: ProjectionTarget,
     /// A mandatory member must be acknowledged before its event may be purged.
@@ -68,7 +81,9 @@ pub enum ProjectionTarget {
     NotApplicable {},
     #[serde(rename_all = "camelCase")]
     Required {
+        #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
         projection_name: String,
+        #[schemars(length(min = 1, max = 64), regex(pattern = schema::NAME))]
         projection_version: String,
     },
 }

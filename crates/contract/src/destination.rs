@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Digest, INTEGER_MAX, Invalid,
     canonical::{self, ReadError},
-    invalid, text,
+    invalid, schema, text,
 };
 
 /// Most lanes of one destination.
 pub const LANES_MAX: u16 = 1024;
 
-/// The schema name of [`Destination`].
+/// The name that every such object carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Schema {
     #[serde(rename = "postrider.destination/1")]
@@ -24,34 +24,44 @@ pub enum Schema {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Destination {
     pub schema: Schema,
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub name: String,
     /// 1, 2, …: counts the versions registered under this name.
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     pub generation: u64,
     /// The transport: `jetstream`, `http`, `file`, …
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub kind: String,
     /// The identity of the cluster, checked at connect where the transport can.
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub cluster: String,
     /// The transport's own address of the place: a subject template, a URL path, a file name.
+    #[schemars(length(min = 1, max = 1024), regex(pattern = schema::NO_CONTROLS))]
     pub target: String,
     /// What the transport needs beyond the target to know the right place, such as a stream name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub container: Option<String>,
     pub key: Key,
     pub partitioner: Partitioner,
     pub serializer: Serializer,
     pub durability: Durability,
     /// The `type` of the receipts that close deliveries here, such as `jetstream.ack/1`.
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub receipt_type: String,
     pub ordering: Ordering,
     /// 1 to 1024.
+    #[schemars(range(min = 1, max = 1024))]
     pub lanes: u16,
     pub on_unknown: OnUnknown,
     pub on_quarantine: OnQuarantine,
     /// Charged attempts before quarantine; absent: no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub max_attempts: Option<u32>,
     /// Largest payload in bytes, refused at append.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     pub max_payload_bytes: Option<u64>,
 }
 

@@ -8,10 +8,10 @@ use crate::{
     Digest, INTEGER_MAX, Invalid, Timestamp,
     canonical::{self, ReadError},
     digest::Algorithm,
-    invalid, media, text,
+    invalid, media, schema, text,
 };
 
-/// The schema name of [`Envelope`].
+/// The name that every such object carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Schema {
     #[serde(rename = "postrider.envelope/1")]
@@ -25,23 +25,33 @@ pub struct Envelope {
     pub schema: Schema,
     pub event_id: EventId,
     /// 1 at append; one more for each migration to another destination.
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     pub generation: u64,
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub tenant: String,
     pub aggregate: Aggregate,
+    #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub event_type: String,
     /// The version of the event type's schema: exact text, compared byte for byte.
+    #[schemars(length(min = 1, max = 64), regex(pattern = schema::NAME))]
     pub schema_version: String,
     pub payload: Payload,
+    #[schemars(length(max = 511), regex(pattern = schema::NO_CONTROLS))]
     pub partition_key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub actor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub request_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub correlation_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub causation_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub operation_id: Option<String>,
     pub occurred_at: Timestamp,
     pub delivery_set: DeliverySetRef,
@@ -52,10 +62,13 @@ pub struct Envelope {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Aggregate {
     #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub kind: String,
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub id: String,
     /// The aggregate's own revision, 0 to 2^53 - 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_u64))]
     pub version: Option<u64>,
 }
 
@@ -63,6 +76,7 @@ pub struct Aggregate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Payload {
+    #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub content_type: String,
     /// The digest of the JSON Schema under which the payload was committed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +84,7 @@ pub struct Payload {
     /// `sha256` over the payload bytes.
     pub digest: Digest,
     /// Bytes.
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_u64))]
     pub length: u64,
 }
 
@@ -77,6 +92,7 @@ pub struct Payload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeliverySetRef {
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     pub version: u64,
     pub digest: Digest,
 }

@@ -15,6 +15,7 @@ pub mod key;
 pub mod media;
 pub mod new_event;
 pub mod receipt;
+pub mod schema;
 pub mod text;
 pub mod timestamp;
 

@@ -92,6 +92,24 @@ fn canonical_json() {
 }
 
 #[derive(Deserialize)]
+struct Double {
+    bits: String,
+    canonical: String,
+}
+
+#[test]
+fn doubles() {
+    for Double { bits, canonical } in vectors("doubles.json") {
+        let double = f64::from_bits(u64::from_str_radix(&bits, 16).unwrap());
+        // Rust's own text of the double: other digits than the canonical form, same value.
+        let text = format!("{double:e}");
+        let found = canonical::canonicalise(text.as_bytes(), Profile::Rfc8785).unwrap();
+        assert_eq!(found, canonical, "{bits}");
+        assert_eq!(canonical::to_string(&double), canonical, "{bits}");
+    }
+}
+
+#[derive(Deserialize)]
 struct Time {
     input: String,
     canonical: Option<String>,
