@@ -5,10 +5,7 @@ pub(super) fn ecmascript(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    // Rust's exponent form has the shortest digits that read back as the same double, the
-    // closest ones where several are that short: what ECMAScript asks for. Only the layout of
-    // the point and the exponent differs.
-    let scientific = format!("{:e}", value.abs());
+    let scientific = shortest(value.abs());
     let (mantissa, exponent) = scientific
         .split_once('e')
         .expect("the exponent form has an e");
@@ -31,6 +28,25 @@ pub(super) fn ecmascript(value: f64) -> String {
         let dot = if rest.is_empty() { "" } else { "." };
         let plus = if exponent > 0 { "+" } else { "" };
         format!("{sign}{first}{dot}{rest}e{plus}{exponent}")
+    }
+}
+
+/// The fewest digits that read back as the same double, the closest ones where several are that
+/// few, the even one where two are equally close: what ECMAScript asks for. In exponent form.
+fn shortest(value: f64) -> String {
+    // Rust finds how many digits it takes, but breaks a tie upwards: 1960362643280207.25, whose
+    // neighbours are a quarter away, would end in .3. Rounding to so many digits breaks it to
+    // even. Just above a power of two, rounding may leave what reads back; Rust's digits do not.
+    let shortest = format!("{value:e}");
+    let digits = shortest
+        .bytes()
+        .take_while(|byte| *byte != b'e')
+        .filter(u8::is_ascii_digit);
+    let rounded = format!("{value:.*e}", digits.count() - 1);
+    if rounded.parse() == Ok(value) {
+        rounded
+    } else {
+        shortest
     }
 }
 
