@@ -73,12 +73,18 @@ impl Digest {
     }
 }
 
+/// Digests are written for every message of the hot path, so not digit by digit.
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.algorithm.tag())?;
-        self.bytes
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.bytes) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        f.write_str(self.algorithm.tag())?;
+        f.write_str(":")?;
+        f.write_str(std::str::from_utf8(&hex).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -99,13 +105,17 @@ impl FromStr for Digest {
             .find(|algorithm| algorithm.tag() == tag)
             .ok_or_else(error)?;
         let hex = hex.as_bytes();
-        if hex.len() != 64 || !hex.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        if hex.len() != 64 {
             return Err(error());
         }
+        let nibble = |digit: u8| match digit {
+            b'0'..=b'9' => Ok(digit - b'0'),
+            b'a'..=b'f' => Ok(digit - b'a' + 10),
+            _ => Err(error()),
+        };
         let mut bytes = [0; 32];
         for (byte, pair) in bytes.iter_mut().zip(hex.chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| error())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| error())?;
+            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
         }
         Ok(Self { algorithm, bytes })
     }
@@ -135,5 +145,42 @@ impl schemars::JsonSchema for Digest {
             "type": "string",
             "pattern": "^(jcs-sha256-v1|sha256):[0-9a-f]{64}$"
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_reads_as_it_is_written_and_names_its_algorithm() {
+        // The SHA-256 of nothing, as everybody knows it.
+        let text = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Digest::of_bytes(b"").to_string(), text);
+        assert_eq!(text.parse(), Ok(Digest::of_bytes(b"")));
+        let tagged = Digest::of_canonical("{}");
+        assert_eq!(tagged.to_string().parse(), Ok(tagged));
+        assert_ne!(
+            tagged,
+            Digest::of_bytes(b"{}"),
+            "the algorithm is part of the digest"
+        );
+        let hex = &text[7..];
+        for bad in [
+            "",
+            "sha256",
+            "sha256:",
+            hex,
+            &format!("sha1:{hex}"),
+            &format!("SHA256:{hex}"),
+            &format!("sha256:{}", hex.to_uppercase()),
+            &format!("sha256:{hex}0"),
+            &format!("sha256:{}", &hex[1..]),
+            &format!("sha256:{}g", &hex[1..]),
+            &format!(" {text}"),
+        ] {
+            let error = bad.parse::<Digest>().unwrap_err();
+            assert!(error.to_string().contains("is not a digest"), "{bad}");
+        }
     }
 }

@@ -161,14 +161,22 @@ fn encoded_headers_are_printable_ascii() {
         }
     }
     // What the relay makes and a transport rebinds is what the binding itself would have made.
-    for binding in [Binding::HTTP, Binding::NATS, Binding::KAFKA, Binding::AMQP] {
-        let direct = wire(&source, Serializer::CloudeventsBinary, binding).unwrap();
-        let rebound: Vec<_> = plain
-            .headers
-            .iter()
-            .map(|(name, value)| rebind(name, value, binding))
-            .collect();
-        assert_eq!(rebound, direct.headers);
+    for serializer in [
+        Serializer::CloudeventsBinary,
+        Serializer::CloudeventsStructured,
+        Serializer::Raw,
+    ] {
+        let plain = wire(&source, serializer, Binding::PLAIN).unwrap();
+        for binding in [Binding::HTTP, Binding::NATS, Binding::KAFKA, Binding::AMQP] {
+            let direct = wire(&source, serializer, binding).unwrap();
+            let rebound: Vec<_> = plain
+                .headers
+                .iter()
+                .map(|(name, value)| rebind(name, value, binding))
+                .collect();
+            assert_eq!(rebound, direct.headers);
+            assert_eq!(plain.body, direct.body);
+        }
     }
 }
 

@@ -130,7 +130,7 @@ pub enum Error {
 /// - Structured: `content-type: application/cloudevents+json`, one JSON object as body; the
 ///   payload stands in it as it is when its content type is JSON, in base64 otherwise (and where
 ///   white space stands around the JSON value).
-/// - Raw: the id in [`RAW_ID`], the content type, the payload as body.
+/// - Raw: the id in [`RAW_ID`], the content type where the binding has it, the payload as body.
 ///
 /// In every mode trace context (`traceparent`, `tracestate`) and free headers follow as headers
 /// of their own.
@@ -146,7 +146,7 @@ pub fn wire<'a>(
     let mut headers: Vec<Header<'a>> = Vec::with_capacity(40);
     let body = match serializer {
         Serializer::CloudeventsBinary => {
-            if starts_with_ignoring_case(content_type, "application/cloudevents") {
+            if looks_structured(content_type) {
                 return Err(Error::LooksStructured(invalid::quote(content_type)));
             }
             headers.push((binding.content_type.into(), content_type.into()));
@@ -162,7 +162,12 @@ pub fn wire<'a>(
             Body::Made(structured::write(source)?)
         }
         Serializer::Raw => {
-            headers.push(("content-type".into(), content_type.into()));
+            let name = if looks_structured(content_type) {
+                Binding::PLAIN.content_type
+            } else {
+                binding.content_type
+            };
+            headers.push((name.into(), content_type.into()));
             headers.push((RAW_ID.into(), source.envelope.event_id.to_string().into()));
             Body::Payload
         }
@@ -192,7 +197,7 @@ pub fn wire<'a>(
 /// A header of [`Binding::PLAIN`] as another binding has it.
 #[must_use]
 pub fn rebind<'a>(name: &'a str, value: &'a str, binding: Binding) -> Header<'a> {
-    let structured = starts_with_ignoring_case(value, "application/cloudevents");
+    let structured = looks_structured(value);
     let name: Cow<'a, str> = match name.strip_prefix(Binding::PLAIN.prefix) {
         Some(attribute) if binding.prefix != Binding::PLAIN.prefix => {
             format!("{}{attribute}", binding.prefix).into()
@@ -306,7 +311,10 @@ fn embeds_json(source: &Source<'_>) -> Result<bool, Error> {
     }
 }
 
-fn starts_with_ignoring_case(text: &str, prefix: &str) -> bool {
-    text.get(..prefix.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+/// Whether a receiver takes a message with this content type for structured mode.
+fn looks_structured(content_type: &str) -> bool {
+    const START: &str = "application/cloudevents";
+    content_type
+        .get(..START.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(START))
 }

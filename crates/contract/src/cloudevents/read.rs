@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{Binding, SCHEMA_URN, decode_header, starts_with_ignoring_case, structured};
+use super::{Binding, SCHEMA_URN, decode_header, looks_structured, structured};
 use crate::{
     Digest, Envelope, EventId, Invalid, Timestamp, canonical,
     envelope::{Aggregate, DeliverySetRef, Payload, Schema},
@@ -68,7 +68,7 @@ pub fn read<'a, 'h>(
         } else {
             value.into()
         };
-        if name == "content-type" && starts_with_ignoring_case(&value, "application/cloudevents") {
+        if name == "content-type" && looks_structured(&value) {
             structured = true;
         } else if name == binding.content_type {
             attributes.add("datacontenttype", value)?;
