@@ -1,1 +1,0 @@
-//! postrider's cli crate.

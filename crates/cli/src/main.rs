@@ -1,0 +1,7 @@
+//! `postrider`: the command line.
+
+mod code;
+mod config;
+mod fault;
+
+fn main() {}
