@@ -7,13 +7,15 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use postrider_contract::Timestamp;
 use postrider_store::{Clock, StoreError};
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{
+    Connection, InterruptHandle, OpenFlags, Transaction, TransactionBehavior, config::DbConfig,
+};
 use tokio::sync::Semaphore;
 
 use crate::fault::{Fault, from_sqlite};
@@ -53,6 +55,8 @@ pub(crate) enum Access {
 /// - `synchronous = FULL`: a commit is on the disk when it returns. `NORMAL` may lose the last
 ///   commits of a machine that loses power, and with them an attempt whose bytes have left (I4).
 /// - `foreign_keys = ON`: SQLite leaves them unchecked by default, per connection.
+/// - Stable query plans: a plan never depends on the values of one call, and no call pays for
+///   planning anew.
 /// - `recursive_triggers = ON`: so that `REPLACE` asks the triggers that refuse deletion.
 pub(crate) fn open(path: &Path, access: Access) -> Result<Connection, StoreError> {
     let flags = match access {
@@ -78,6 +82,7 @@ fn cannot_open(path: &Path, error: rusqlite::Error) -> StoreError {
 fn set_up(connection: &Connection, access: Access) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_MAX)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "recursive_triggers", true)?;
     if access == Access::Read {
@@ -92,7 +97,7 @@ fn set_up(connection: &Connection, access: Access) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Connections of one kind.
+/// Connections of one kind, opened as they are needed.
 #[derive(Debug)]
 pub(crate) struct Pool {
     path: PathBuf,
@@ -102,15 +107,14 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Opens the first connection, so that a wrong path is found now.
     pub(crate) fn open(path: &Path, access: Access, size: usize) -> Result<Self, StoreError> {
-        let idle = (0..size)
-            .map(|_| open(path, access))
-            .collect::<Result<Vec<_>, _>>()?;
+        let first = open(path, access)?;
         Ok(Self {
             path: path.to_owned(),
             access,
             turns: Arc::new(Semaphore::new(size)),
-            idle: Arc::new(Mutex::new(idle)),
+            idle: Arc::new(Mutex::new(vec![first])),
         })
     }
 
@@ -124,19 +128,16 @@ impl Pool {
         let turn = turn
             .map_err(|_| unavailable(format!("no connection was free for {TURN_MAX:?}")))?
             .map_err(|_| unavailable("the store is closed".to_owned()))?;
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        let mut connection = match idle {
-            Some(connection) => connection,
-            // A panic took one with it.
-            None => open(&self.path, self.access)?,
-        };
-        let interrupt = connection.get_interrupt_handle();
-        let home = self.idle.clone();
+        let (path, access, home) = (self.path.clone(), self.access, self.idle.clone());
+        let interrupt = Arc::new(OnceLock::new());
+        let at_work = interrupt.clone();
         let mut task = tokio::task::spawn_blocking(move || {
+            let idle = home.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => open(&path, access)?,
+            };
+            at_work.get_or_init(|| connection.get_interrupt_handle());
             let result = work(&mut connection);
             home.lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -147,7 +148,9 @@ impl Pool {
         let joined = match tokio::time::timeout(WORK_MAX, &mut task).await {
             Ok(joined) => joined,
             Err(_) => {
-                interrupt.interrupt();
+                if let Some(handle) = interrupt.get() {
+                    InterruptHandle::interrupt(handle);
+                }
                 task.await
             }
         };

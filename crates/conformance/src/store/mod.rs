@@ -6,11 +6,13 @@
 
 pub mod append;
 pub mod control;
+pub mod differential;
 pub mod evidence;
 pub mod exchange;
 pub mod fetch;
 pub mod fixture;
 pub mod inspect;
+pub mod memory;
 pub mod ordering;
 pub mod recovery;
 pub mod replay;

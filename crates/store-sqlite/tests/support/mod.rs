@@ -1,6 +1,11 @@
 //! A database file of a test's own, with a business table beside postrider's.
 
-use std::{any::Any, path::PathBuf, sync::Arc};
+use std::{
+    any::Any,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use postrider_conformance::store::{
@@ -12,31 +17,68 @@ use postrider_store_sqlite::{Options, SqliteStore, append_in, migrate};
 use rusqlite::{Connection, OptionalExtension};
 use tempfile::TempDir;
 
-#[derive(Debug)]
-pub struct Sqlite {
-    /// Removed when dropped.
-    _folder: TempDir,
-    pub path: PathBuf,
-    pub clock: ManualClock,
-    store: Arc<SqliteStore>,
+/// How long an application waits for the write lock.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// A folder in memory where there is one: thousands of databases need no disk.
+fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() {
+        TempDir::new_in(memory)
+    } else {
+        TempDir::new()
+    };
+    folder.expect("a temporary folder")
+}
+
+/// A migrated database with the business table, made once.
+fn template() -> &'static [u8] {
+    static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
+    TEMPLATE.get_or_init(|| {
+        let folder = folder();
+        let path = folder.path().join("template.db");
+        migrate(&path).expect("the schema is made");
+        Connection::open(&path)
+            .expect("the file opens")
+            .execute_batch(
+                "CREATE TABLE orders (id TEXT PRIMARY KEY, state TEXT NOT NULL) STRICT;
+                 PRAGMA wal_checkpoint(TRUNCATE)",
+            )
+            .expect("the business table is made");
+        std::fs::read(&path).expect("the template is read")
+    })
 }
 
 #[derive(Debug)]
-pub struct Caller {
+pub(crate) struct Sqlite {
+    /// Removed when dropped.
+    _folder: TempDir,
+    pub(crate) path: PathBuf,
+    pub(crate) clock: ManualClock,
+    store: Arc<SqliteStore>,
+    /// For looking past the port.
+    outside: Mutex<Connection>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Caller {
     connection: Connection,
     clock: ManualClock,
 }
 
 impl Sqlite {
     /// A connection as an application opens it: no pragma of ours.
-    pub fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Connection {
         let connection = Connection::open(&self.path).expect("the file opens");
-        let wait = std::time::Duration::from_secs(10);
-        connection.busy_timeout(wait).expect("the timeout is set");
+        connection.busy_timeout(WAIT).expect("the timeout is set");
         connection
     }
 
-    pub fn open_store(&self) -> SqliteStore {
+    fn outside(&self) -> MutexGuard<'_, Connection> {
+        self.outside.lock().expect("no panic while looking")
+    }
+
+    pub(crate) fn open_store(&self) -> SqliteStore {
         let mut options = Options::new(&self.path);
         options.clock = Clock::Manual(self.clock.clone());
         SqliteStore::open(&options).expect("the store opens")
@@ -50,23 +92,21 @@ impl StoreHarness for Sqlite {
     const CONCURRENT_WRITERS: bool = false;
 
     async fn open(clock: ManualClock) -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
+        let folder = folder();
         let path = folder.path().join("app.db");
-        migrate(&path).expect("the schema is made");
+        std::fs::write(&path, template()).expect("the database is copied");
         let mut options = Options::new(&path);
         options.clock = Clock::Manual(clock.clone());
         let store = Arc::new(SqliteStore::open(&options).expect("the store opens"));
-        let harness = Self {
+        let outside = Connection::open(&path).expect("the file opens");
+        outside.busy_timeout(WAIT).expect("the timeout is set");
+        Self {
             _folder: folder,
             path,
             clock,
             store,
-        };
-        harness
-            .connect()
-            .execute_batch("CREATE TABLE orders (id TEXT PRIMARY KEY, state TEXT NOT NULL) STRICT")
-            .expect("the business table is made");
-        harness
+            outside: Mutex::new(outside),
+        }
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -89,7 +129,7 @@ impl StoreHarness for Sqlite {
     }
 
     async fn business_row(&self, key: &str) -> Option<String> {
-        self.connect()
+        self.outside()
             .query_row("SELECT state FROM orders WHERE id = ?1", [key], |row| {
                 row.get(0)
             })
@@ -107,7 +147,7 @@ impl StoreHarness for Sqlite {
     }
 
     async fn tamper(&self, with: Tampering) -> Result<(), String> {
-        let connection = self.connect();
+        let connection = self.outside();
         for statement in statements(with) {
             match connection.execute(statement, []) {
                 Ok(_) => return Ok(()),
@@ -119,7 +159,7 @@ impl StoreHarness for Sqlite {
     }
 
     async fn audit_log(&self) -> Vec<AuditRow> {
-        let connection = self.connect();
+        let connection = self.outside();
         let mut statement = connection
             .prepare(
                 "SELECT action, actor, reason, changed FROM postrider_audit_log ORDER BY audit_id",
@@ -137,7 +177,7 @@ impl StoreHarness for Sqlite {
     }
 
     async fn findings(&self) -> Vec<FindingRow> {
-        let connection = self.connect();
+        let connection = self.outside();
         let mut statement = connection
             .prepare("SELECT code, detail FROM postrider_findings ORDER BY finding")
             .expect("the findings are read");
