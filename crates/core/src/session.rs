@@ -84,6 +84,8 @@ pub struct Session {
     draining: BTreeMap<DestinationId, BTreeSet<Lane>>,
     claims: Vec<(DestinationId, u16)>,
     releases: Vec<(DestinationId, BTreeSet<Lane>)>,
+    /// It has looked for lanes, and taken those that were free for it.
+    has_its_lanes: bool,
 }
 
 /// Between two tries to open a session while the store does not answer.
@@ -105,6 +107,7 @@ impl Session {
             draining: BTreeMap::new(),
             claims: Vec::new(),
             releases: Vec::new(),
+            has_its_lanes: false,
         }
     }
 
@@ -116,6 +119,12 @@ impl Session {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state == State::Over
+    }
+
+    /// It has looked for lanes, and taken those that were free for it.
+    #[must_use]
+    pub fn has_its_lanes(&self) -> bool {
+        self.has_its_lanes
     }
 
     /// Lanes held per destination.
@@ -150,12 +159,14 @@ impl Session {
             Input::Beat(counts) => {
                 self.granted(started);
                 counts.into_iter().for_each(|count| self.share(count));
+                self.has_its_lanes |= self.claims.is_empty();
             }
             Input::BeatFailed | Input::CallFailed => {
                 self.next_heartbeat = now + self.deadlines.settings().heartbeat / 4;
                 self.next_recovery = now + self.deadlines.settings().heartbeat;
             }
             Input::Claimed(claimed) => {
+                self.has_its_lanes = true;
                 for (destination, lanes) in claimed {
                     let held = self.held.entry(destination).or_default();
                     held.extend(lanes);

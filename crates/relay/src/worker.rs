@@ -473,7 +473,7 @@ impl Relay {
             if let Some(end) = running.end.take() {
                 break end;
             }
-            if fetches_max.is_some() && running.all_done(once) {
+            if fetches_max.is_some() && running.all_done(once, machine.has_its_lanes()) {
                 break End::Done;
             }
             let sleep_at = running.sleep_at(rings.is_some());
@@ -485,9 +485,6 @@ impl Relay {
                         warn!(%error, "a store call broke");
                         session::Input::CallFailed
                     });
-                    if let session::Input::Claimed(_) = &input {
-                        running.lanes_known = true;
-                    }
                     machine.handle(clock.now(), input);
                     self.show_lanes(&machine, served);
                 }
@@ -713,7 +710,7 @@ impl Relay {
                 running.suspend(destination, suspended);
             }
             session::Command::LeaseUntil(until) => {
-                running.beaten();
+                running.live = true;
                 running.broadcast(&Control::LeaseUntil(until));
             }
             session::Command::Fence => {
@@ -843,8 +840,7 @@ struct Running {
     idle_since: Option<tokio::time::Instant>,
     done: BTreeSet<DestinationId>,
     asleep: bool,
-    lanes_known: bool,
-    beats: u32,
+    live: bool,
     end: Option<End>,
 }
 
@@ -915,10 +911,6 @@ impl Running {
         self.tell(destination, Control::Suspended(self.closed(destination)));
     }
 
-    fn beaten(&mut self) {
-        self.beats = self.beats.saturating_add(1);
-    }
-
     fn idle(&mut self, destination: DestinationId, idle: bool) {
         if idle {
             self.idle.insert(destination);
@@ -933,19 +925,18 @@ impl Running {
     fn sleep_at(&self, doorbell: bool) -> Option<tokio::time::Instant> {
         let since = self
             .idle_since
-            .filter(|_| doorbell && !self.asleep && self.beats > 0)?;
+            .filter(|_| doorbell && !self.asleep && self.live)?;
         Some(since + SLEEP_AFTER)
     }
 
     /// Every destination that can be served now has made its fetches. With `once`, those without
     /// lanes or with a closed gate do not count.
-    fn all_done(&self, once: bool) -> bool {
+    fn all_done(&self, once: bool, has_its_lanes: bool) -> bool {
         let looked = self
             .gates
             .values()
             .all(|gate| gate.preflight != Preflight::NotYet);
-        // The first beat opened the session, the second told of the lanes.
-        let known = looked && (self.lanes_known || self.beats >= 2);
+        let known = looked && has_its_lanes;
         let exempt = |destination: &DestinationId| {
             once && known
                 && (self.lanes.get(destination).is_none_or(|lanes| *lanes == 0)

@@ -15,7 +15,10 @@ use postrider_contract::{
 use postrider_core::{Class, deadline};
 use postrider_relay::{Meters, Relay, Report, Settings, Stop, TransportFactory};
 use postrider_store::{
-    Clock, Store, clock::ManualClock, control::RegisteredDestination, inspect::ReplaySelection,
+    Clock, Store,
+    clock::ManualClock,
+    control::RegisteredDestination,
+    inspect::{DeliveryFilter, ReplaySelection},
 };
 use postrider_store_memory::{
     MemoryStore,
@@ -126,13 +129,22 @@ impl World {
     }
 
     async fn until_delivered(&self) {
-        for _ in 0..60_000 {
+        for _ in 0..6_000 {
             if self.open_deliveries().await == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{} deliveries are still open", self.open_deliveries().await);
+        let open = self
+            .store
+            .deliveries(&DeliveryFilter::default(), None, 20)
+            .await
+            .expect("reads");
+        panic!(
+            "still open: {:#?}; sessions: {:#?}",
+            open.rows,
+            self.store.sessions(10).await
+        );
     }
 }
 

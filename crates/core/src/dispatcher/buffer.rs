@@ -10,7 +10,8 @@ use super::Candidate;
 pub(super) struct Buffer<E> {
     by_position: BTreeMap<Position, Candidate<E>>,
     bytes: u64,
-    /// Keys of which something was left out: what comes later must not go first.
+    /// Keys of which something was left out of the last read: what comes later in it must not
+    /// go first.
     cut_keys: BTreeSet<i64>,
     /// What waits of each key; kept only where one of a key may be in flight.
     per_key: BTreeMap<i64, Waiting>,
@@ -53,8 +54,10 @@ impl<E> Buffer<E> {
         self.by_position.keys().copied()
     }
 
-    pub(super) fn cut_keys(&self) -> &BTreeSet<i64> {
-        &self.cut_keys
+    /// Keys of which something waits, where one of a key may be in flight. More of them is only
+    /// fetched when these are gone.
+    pub(super) fn waiting_keys(&self) -> impl Iterator<Item = i64> + '_ {
+        self.per_key.keys().copied()
     }
 
     /// How many could be registered now: all, or one for each key that is not busy.
@@ -68,7 +71,7 @@ impl<E> Buffer<E> {
             .count()
     }
 
-    /// A scan from the front returns every key from its first delivery.
+    /// Another read begins.
     pub(super) fn restart(&mut self) {
         self.cut_keys.clear();
     }
@@ -134,13 +137,6 @@ impl<E> Buffer<E> {
             taken.iter().for_each(|candidate| self.left(candidate));
         }
         taken
-    }
-
-    /// A cut key of which nothing waits any more has more at the front of the queue.
-    pub(super) fn wants_front(&self) -> bool {
-        self.cut_keys
-            .iter()
-            .any(|key| !self.per_key.contains_key(key))
     }
 
     pub(super) fn drop_keys(&mut self, keys: &BTreeSet<i64>) {

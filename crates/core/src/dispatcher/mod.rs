@@ -191,6 +191,8 @@ pub struct Dispatcher<E> {
     config: Config,
     rng: StdRng,
     commands: VecDeque<Command<E>>,
+    /// When it was last called.
+    now: Instant,
     lanes: BTreeSet<Lane>,
     draining: BTreeSet<Lane>,
     lease_until: Instant,
@@ -250,6 +252,7 @@ impl<E> Dispatcher<E> {
             breaker: Breaker::new(config.breaker),
             buffer: Buffer::default(),
             commands: VecDeque::new(),
+            now,
             lanes: BTreeSet::new(),
             draining: BTreeSet::new(),
             lease_until: now,
@@ -271,6 +274,7 @@ impl<E> Dispatcher<E> {
 
     /// Takes what happened at `now`.
     pub fn handle(&mut self, now: Instant, input: Input<E>) {
+        self.now = now;
         match input {
             Input::Lanes(lanes) => self.set_lanes(lanes),
             Input::Release(lanes) => self.drain(&lanes),
@@ -319,7 +323,12 @@ impl<E> Dispatcher<E> {
                 wakeups.push(Some(*until));
             }
         }
-        wakeups.into_iter().flatten().min()
+        // What is due already was considered when it was last called.
+        wakeups
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > self.now)
+            .min()
     }
 
     /// Nothing is in flight and nothing is left to write down.

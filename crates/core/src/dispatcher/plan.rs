@@ -132,14 +132,16 @@ impl<E> Dispatcher<E> {
         if sendable >= self.config.batch_max || self.buffer.bytes() >= self.config.batch_bytes_max {
             return None;
         }
-        if self.scan.from_front || now >= self.scan.rescan_at || self.buffer.wants_front() {
+        // Where one of a key may be in flight, a read passes over the rest of that key; only a
+        // read from the front is sure to come back for it in order.
+        if self.scan.from_front || now >= self.scan.rescan_at || self.config.one_per_key {
             self.scan.after = Position::START;
             self.scan.from_front = false;
         }
-        if self.scan.after == Position::START {
-            self.buffer.restart();
+        self.buffer.restart();
+        if self.config.one_per_key {
+            busy_keys.extend(self.buffer.waiting_keys());
         }
-        busy_keys.extend(self.buffer.cut_keys());
         let mut exclude: Vec<Position> = self
             .ready
             .iter()
