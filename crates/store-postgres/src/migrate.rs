@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use postrider_store::{StoreError, control::SchemaStatus};
 use sha2::{Digest as _, Sha256};
-use tokio_postgres::{Client, error::SqlState};
+use tokio_postgres::{Client, SimpleQueryMessage, error::SqlState};
 
 use crate::{
     PostgresStore, client,
@@ -80,6 +80,7 @@ pub(crate) const MIGRATIONS: &[Migration] = migrations![
     5 "0005_settle",
     6 "0006_views",
     7 "0007_quarantine_by_code",
+    8 "0008_producers",
 ];
 
 /// A first line that makes the file one statement outside a transaction: an index built while the
@@ -159,23 +160,27 @@ pub(crate) async fn connect(url: &str) -> Result<Client, StoreError> {
     Ok(client)
 }
 
-/// Takes the lock in a transaction that stays open: it ends with the connection, and a pooler
-/// keeps it whole. The transaction holds no snapshot, so concurrent index builds do not wait for it.
+/// Takes the lock in a transaction that stays open: it ends with the connection. Asked by simple
+/// queries, whose snapshot ends with them: a portal's would stay, and concurrent index builds wait
+/// for every old snapshot.
 async fn take_turn(client: &Client, schema: &Schema) -> Result<(), StoreError> {
+    let ask = format!(
+        "select pg_try_advisory_xact_lock(hashtextextended('postrider migrate {}', 0))",
+        schema.name()
+    );
     client
         .batch_execute("begin")
         .await
         .map_err(|error| error::store(&error))?;
-    let name = format!("postrider migrate {}", schema.name());
     for _ in 0..TURN_ATTEMPTS_MAX {
-        let row = client
-            .query_typed_one(
-                "select pg_try_advisory_xact_lock(hashtextextended($1::text, 0))",
-                params![name],
-            )
+        let messages = client
+            .simple_query(&ask)
             .await
             .map_err(|error| error::store(&error))?;
-        if row.get::<_, bool>(0) {
+        let taken = messages.iter().any(|message| {
+            matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t"))
+        });
+        if taken {
             return Ok(());
         }
         tokio::time::sleep(PAUSE).await;
