@@ -86,7 +86,7 @@ create index deliveries_stuck on {schema}.deliveries (destination_id, state, pos
 -- gain. They read a bounded stretch of the primary key instead.
 
 create function {schema}.key_hash(partition_key text) returns bigint
-language sql immutable parallel safe
+language sql stable parallel safe
 return (('x' || encode(substring(sha256(convert_to(partition_key, 'UTF8')) from 1 for 8), 'hex'))::bit(64)::bigint)
     & 9223372036854775807;
 
@@ -104,36 +104,43 @@ begin
 end
 $$;
 
+-- One statement for all events that a statement inserted: an append costs one, a batch costs one.
 create function {schema}.prescribe_deliveries() returns trigger
 language plpgsql as $$
-declare
-    hash constant bigint := {schema}.key_hash(new.partition_key);
 begin
     insert into {schema}.deliveries (destination_id, position, event_id, key_hash, lane, payload_bytes, available_at)
-    select d.destination_id, new.position, new.event_id, hash, hash % d.lanes,
-        case when octet_length(new.payload) > d.max_payload_bytes
-            then {schema}.refuse_too_large(d.name, octet_length(new.payload), d.max_payload_bytes)
-            else octet_length(new.payload)
+    select d.destination_id, e.position, e.event_id, e.key_hash, e.key_hash % d.lanes,
+        case when e.payload_bytes > d.max_payload_bytes
+            then {schema}.refuse_too_large(d.name, e.payload_bytes, d.max_payload_bytes)
+            else e.payload_bytes
         end,
-        new.appended_at
-    from {schema}.delivery_set_members m
-    join {schema}.destinations d using (destination_id)
-    where m.delivery_set_id = new.delivery_set_id
-        and m.event_type = new.event_type
-        and m.schema_version = new.schema_version;
+        e.appended_at
+    from (
+        select position, event_id, delivery_set_id, event_type, schema_version, appended_at,
+            {schema}.key_hash(partition_key) as key_hash, octet_length(payload) as payload_bytes
+        from added
+        offset 0
+    ) e
+    join {schema}.delivery_set_members m using (delivery_set_id, event_type, schema_version)
+    join {schema}.destinations d using (destination_id);
     return null;
 end
 $$;
 
--- ALWAYS: also where triggers are switched off for replication.
+-- ALWAYS: also where triggers are switched off for replication. A statement trigger fires for the
+-- table that the statement names, so every partition has its own.
 create trigger prescribe_deliveries after insert on {schema}.events
-    for each row execute function {schema}.prescribe_deliveries();
+    referencing new table as added
+    for each statement execute function {schema}.prescribe_deliveries();
 alter table {schema}.events enable always trigger prescribe_deliveries;
+create trigger prescribe_deliveries after insert on {schema}.events_default
+    referencing new table as added
+    for each statement execute function {schema}.prescribe_deliveries();
+alter table {schema}.events_default enable always trigger prescribe_deliveries;
 create trigger immutable before update or delete on {schema}.events
     for each row execute function {schema}.refuse_change();
 create trigger never_emptied before truncate on {schema}.events
     execute function {schema}.refuse_change();
--- A statement trigger of the parent does not fire for a partition by name.
 create trigger never_emptied before truncate on {schema}.events_default
     execute function {schema}.refuse_change();
 create trigger identity_stays before update of destination_id, position, event_id, key_hash, lane, payload_bytes

@@ -291,23 +291,25 @@ create function {schema}.is_json_media(value text) returns boolean
 language sql immutable parallel safe
 return lower(rtrim(split_part(value, ';', 1), ' ')) = 'application/json';
 
--- The deepest nesting of valid JSON text. Text with no more than 100 opening brackets, strings
--- included, cannot be deeper than that and is not looked at further.
+-- Whether JSON text has so many opening brackets, those in strings included, that it may be nested
+-- too deep.
+create function {schema}.may_be_deep(value text) returns boolean
+language sql immutable parallel safe
+return length(value) - length(replace(replace(value, '{', ''), '[', '')) > 100;
+
+-- The deepest nesting of valid JSON text.
 create function {schema}.json_depth(value text) returns bigint
 language sql immutable parallel safe
-return case
-    when length(value) - length(replace(replace(value, '{', ''), '[', '')) <= 100 then 0
-    else (
-        select coalesce(max(depth), 0)
-        from (
-            select sum(case when bracket in ('{', '[') then 1 else -1 end) over (order by n rows unbounded preceding) as depth
-            from string_to_table(
-                regexp_replace(regexp_replace(value, '"(?:[^"\\]|\\.)*"', '', 'g'), '[^][{}]', '', 'g'),
-                null
-            ) with ordinality as t(bracket, n)
-        ) d
-    )
-end;
+return (
+    select coalesce(max(depth), 0)
+    from (
+        select sum(case when bracket in ('{', '[') then 1 else -1 end) over (order by n rows unbounded preceding) as depth
+        from string_to_table(
+            regexp_replace(regexp_replace(value, '"(?:[^"\\]|\\.)*"', '', 'g'), '[^][{}]', '', 'g'),
+            null
+        ) with ordinality as t(bracket, n)
+    ) d
+);
 
 create function {schema}.is_trace_context(traceparent text, tracestate text) returns boolean
 language sql immutable parallel safe
@@ -386,7 +388,7 @@ begin
             end if;
             -- JSON is checked, not kept: the bytes are stored as given.
             if (e.content_type is null or {schema}.is_json_media(e.content_type))
-                and {schema}.json_depth(convert_from(e.payload, 'UTF8')::json::text) > 100
+                and {schema}.may_be_deep(convert_from(e.payload, 'UTF8')::json::text)
             then
                 perform {schema}.check_fields(e);
             end if;
