@@ -2,6 +2,9 @@
 
 mod code;
 mod config;
+mod args;
 mod fault;
+mod output;
+mod scrub;
 
 fn main() {}

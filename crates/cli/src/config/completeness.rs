@@ -67,11 +67,11 @@ pub(super) fn kind_of(settings: &Settings, table: &Path) -> Option<String> {
         Some(_) | None => None,
     };
     text(&table.name("kind")).or_else(|| {
-        let cluster = text(&table.name("cluster"))?;
+        let connection = text(&table.name("connection"))?;
         text(
             &Path::default()
                 .name("connections")
-                .name(&cluster)
+                .name(&connection)
                 .name("kind"),
         )
     })

@@ -1,6 +1,7 @@
 //! `postrider.toml`, the environment and `--set`, read as one configuration. Nothing is started
 //! and no secret is read here.
 
+mod build;
 mod completeness;
 pub(crate) mod duration;
 pub(crate) mod keys;
@@ -66,7 +67,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Vec<Fault>> {
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(FilePath::new("."))
         .to_owned();
-    model::build(base, settings)
+    build::build(base, settings)
 }
 
 /// Variables that are not UTF-8 have names or values that no setting can have.

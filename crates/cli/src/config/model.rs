@@ -1,30 +1,16 @@
 //! The configuration as the commands use it: typed, complete, every reference resolved.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
-use postrider_contract::{
-    destination::{Durability, Key, OnQuarantine, OnUnknown, Ordering, Serializer},
-    text,
+use postrider_contract::destination::{
+    Durability, Key, OnQuarantine, OnUnknown, Ordering, Serializer,
 };
-use postrider_core::{
-    backoff::Backoff,
-    deadline::{self, Deadlines},
-};
-
-use serde::de::{DeserializeOwned, IntoDeserializer, value, value::StringDeserializer};
+use postrider_core::{backoff::Backoff, deadline::Deadlines};
 
 use super::{
     layers::Settings,
-    path::Path,
     secret::{Secret, Url},
-    section::{Section, sections},
 };
-use crate::{code::Code, fault::Fault};
 
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -57,11 +43,14 @@ pub(crate) struct Relay {
     pub(crate) exclusive: bool,
     pub(crate) batch_max: u32,
     pub(crate) batch_bytes_max: u64,
-    pub(crate) buffer_bytes_max: u64,
+    pub(crate) sending_max: usize,
     pub(crate) late_max: usize,
     pub(crate) poll_min: Duration,
     pub(crate) poll_max: Duration,
+    pub(crate) poll_max_with_doorbell: Duration,
+    pub(crate) rescan: Duration,
     pub(crate) backoff: Backoff,
+    pub(crate) breaker: Backoff,
     pub(crate) deadlines: Deadlines,
 }
 
@@ -73,30 +62,42 @@ pub(crate) struct Log {
 
 /// How to reach a cluster.
 #[derive(Debug)]
-pub(crate) enum Connection {
+pub(crate) struct Connection {
+    /// As frozen in destinations.
+    pub(crate) cluster: String,
+    pub(crate) kind: Kind,
+}
+
+/// What a kind of connection needs.
+#[derive(Debug)]
+pub(crate) enum Kind {
     JetStream(JetStream),
     Http(Http),
-    File { directory: PathBuf },
+    File {
+        /// As written; relative to [`Config::base`], as every path here.
+        folder: PathBuf,
+        index_max: u32,
+    },
 }
 
 #[derive(Debug)]
 pub(crate) struct JetStream {
     pub(crate) servers: Vec<String>,
-    pub(crate) credentials: Option<Secret>,
+    pub(crate) creds: Option<Secret>,
     pub(crate) token: Option<Secret>,
-    pub(crate) nkey: Option<Secret>,
+    pub(crate) nkey_seed: Option<Secret>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) tls_required: bool,
     pub(crate) tls_first: bool,
-    /// As written; relative to [`Config::base`], as the two below.
-    pub(crate) tls_ca_file: Option<PathBuf>,
-    pub(crate) tls_cert_file: Option<PathBuf>,
-    pub(crate) tls_key_file: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) cert_file: Option<PathBuf>,
+    pub(crate) key_file: Option<PathBuf>,
     pub(crate) api_timeout: Duration,
     pub(crate) ping_interval: Duration,
     pub(crate) in_flight_max: u32,
     pub(crate) lookup_messages_max: u32,
+    pub(crate) inbox_prefix: String,
     pub(crate) provision_replicas: u32,
     pub(crate) provision_bytes_max: Option<u64>,
     pub(crate) provision_age_max: Option<Duration>,
@@ -105,17 +106,25 @@ pub(crate) struct JetStream {
 #[derive(Debug)]
 pub(crate) struct Http {
     pub(crate) url: Url,
-    pub(crate) signing_secrets: Vec<Secret>,
+    pub(crate) authorization: Option<Secret>,
     pub(crate) headers: BTreeMap<String, Secret>,
-    pub(crate) allow: Vec<String>,
+    pub(crate) signing_secrets: Vec<Secret>,
+    pub(crate) allow_networks: Vec<String>,
+    pub(crate) allow_plain_http: bool,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) concurrency_max: u32,
+    pub(crate) response_bytes_max: u32,
+    pub(crate) request_bytes_max: Option<u64>,
 }
 
 /// A destination as wanted; `plan` gives it a generation.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
-    pub(crate) cluster: String,
+    /// The name of its connection.
+    pub(crate) connection: String,
     pub(crate) target: String,
     pub(crate) container: Option<String>,
+    pub(crate) receipt_type: Option<String>,
     pub(crate) key: Key,
     pub(crate) serializer: Serializer,
     pub(crate) durability: Option<Durability>,
@@ -148,567 +157,10 @@ pub(crate) struct Route {
 impl Connection {
     /// The kind of the destinations on it.
     pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::JetStream(_) => "jetstream",
-            Self::Http(_) => "http",
-            Self::File { .. } => "file",
+        match self.kind {
+            Kind::JetStream(_) => "jetstream",
+            Kind::Http(_) => "http",
+            Kind::File { .. } => "file",
         }
     }
-}
-
-/// Makes the model of settings whose keys and kinds were checked.
-///
-/// # Errors
-/// Every rule that is broken, not only the first.
-pub(super) fn build(base: PathBuf, settings: Settings) -> Result<Config, Vec<Fault>> {
-    let mut reader = Reader {
-        settings: &settings,
-        faults: Vec::new(),
-    };
-    let store = reader.store();
-    let relay = reader.relay();
-    let admin_listen = reader.admin_listen();
-    let log = reader.log();
-    let connections = reader.connections();
-    let destinations = reader.destinations(&connections);
-    let event_types = reader.event_types();
-    let routes = reader.routes(&event_types, &destinations);
-    let faults = reader.faults;
-    match (store, relay) {
-        (Some(store), Some(relay)) if faults.is_empty() => Ok(Config {
-            base,
-            store,
-            relay,
-            admin_listen,
-            log,
-            connections,
-            destinations,
-            event_types,
-            routes,
-            settings,
-        }),
-        _ => Err(faults),
-    }
-}
-
-struct Reader<'a> {
-    settings: &'a Settings,
-    faults: Vec<Fault>,
-}
-
-impl<'a> Reader<'a> {
-    fn section(&self, name: &str) -> Section<'a> {
-        Section::new(self.settings, Path::default().name(name))
-    }
-
-    /// A fault of one key, where it was given.
-    fn fault(&mut self, section: &Section<'_>, key: &str, code: Code, what: &str, fix: &str) {
-        let place = section
-            .origin(key)
-            .map_or_else(String::new, |origin| format!("{origin}: "));
-        let path = section.path.name(key);
-        self.faults
-            .push(Fault::new(code, format!("{place}{path} {what}"), "", fix));
-    }
-
-    fn bad(&mut self, section: &Section<'_>, key: &str, what: &str, fix: &str) {
-        self.fault(section, key, Code::BadValue, what, fix);
-    }
-
-    fn store(&mut self) -> Option<Store> {
-        let section = self.section("store");
-        let schema = section.text("schema")?;
-        let first = |c: char| c.is_ascii_lowercase() || c == '_';
-        if !schema.starts_with(first)
-            || schema.len() > 63
-            || !schema.chars().all(|c| first(c) || c.is_ascii_digit())
-        {
-            self.bad(
-                &section,
-                "schema",
-                "is not a plain PostgreSQL name",
-                "use lower-case letters, digits and _ only, at most 63, no digit first",
-            );
-        }
-        Some(Store {
-            url: section.url("url")?,
-            doorbell_url: section.url("doorbell_url"),
-            schema,
-            connections_max: narrow(section.integer("connections_max")?),
-        })
-    }
-
-    fn relay(&mut self) -> Option<Relay> {
-        let section = self.section("relay");
-        let backoff = Backoff {
-            first: section.duration("backoff_first"),
-            max: section.duration("backoff_max"),
-        };
-        let (poll_min, poll_max) = (section.duration("poll_min"), section.duration("poll_max"));
-        self.ordered(
-            &section,
-            ("backoff_first", backoff.first),
-            ("backoff_max", backoff.max),
-        );
-        self.ordered(&section, ("poll_min", poll_min), ("poll_max", poll_max));
-        let batch_bytes_max = section.integer("batch_bytes_max")?;
-        let buffer_bytes_max = section.integer("buffer_bytes_max")?;
-        if batch_bytes_max > buffer_bytes_max {
-            self.fault(
-                &section,
-                "batch_bytes_max",
-                Code::ContradictorySettings,
-                &format!("({batch_bytes_max}) must be at most relay.buffer_bytes_max ({buffer_bytes_max}): a batch is held in memory"),
-                "lower the one or raise the other",
-            );
-        }
-        let deadlines = self.deadlines();
-        Some(Relay {
-            owner: section.text("owner"),
-            exclusive: section.boolean("exclusive"),
-            batch_max: narrow(section.integer("batch_max")?),
-            batch_bytes_max,
-            buffer_bytes_max,
-            late_max: narrow(section.integer("late_max")?),
-            poll_min,
-            poll_max,
-            backoff,
-            deadlines: deadlines?,
-        })
-    }
-
-    fn ordered(
-        &mut self,
-        section: &Section<'_>,
-        (low, low_value): (&str, Duration),
-        (high, high_value): (&str, Duration),
-    ) {
-        if low_value.is_zero() {
-            self.bad(section, low, "is 0s: it would spin", "use at least 1ms");
-        }
-        if low_value > high_value {
-            let (low_text, high_text) = (
-                super::duration::write(low_value),
-                super::duration::write(high_value),
-            );
-            let high_path = section.path.name(high);
-            self.fault(
-                section,
-                low,
-                Code::ContradictorySettings,
-                &format!("({low_text}) must be at most {high_path} ({high_text})"),
-                "lower the one or raise the other",
-            );
-        }
-    }
-
-    fn deadlines(&mut self) -> Option<Deadlines> {
-        let section = Section::new(
-            self.settings,
-            Path::default().name("relay").name("deadlines"),
-        );
-        let settings = deadline::Settings {
-            connect: section.duration("connect"),
-            send: section.duration("send"),
-            hard: section.duration("hard"),
-            settle_margin: section.duration("settle_margin"),
-            lease: section.duration("lease"),
-            heartbeat: section.duration("heartbeat"),
-            shutdown_grace: section.duration("shutdown_grace"),
-        };
-        match Deadlines::new(settings) {
-            Ok(deadlines) => Some(deadlines),
-            Err(contradiction) => {
-                self.faults.push(Fault::new(
-                    Code::ContradictorySettings,
-                    format!("relay.deadlines: {contradiction}"),
-                    "",
-                    "change one of the two, in [relay.deadlines] or by POSTRIDER_RELAY__DEADLINES__…",
-                ));
-                None
-            }
-        }
-    }
-
-    fn admin_listen(&mut self) -> Option<SocketAddr> {
-        let section = self.section("admin");
-        let text = section.text("listen")?;
-        if text == "off" {
-            return None;
-        }
-        let address = text.parse();
-        if address.is_err() {
-            self.bad(
-                &section,
-                "listen",
-                "is not an address with a port",
-                "write for example \"127.0.0.1:7678\" or \"[::1]:7678\", or \"off\"",
-            );
-        }
-        address.ok()
-    }
-
-    fn log(&mut self) -> Log {
-        let section = self.section("log");
-        let level = section.text("level").unwrap_or_default();
-        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&level) {
-            self.bad(
-                &section,
-                "level",
-                &format!("cannot be read: {error}"),
-                "use error, warn, info, debug or trace, or directives such as \"info,postrider_relay=debug\"",
-            );
-        }
-        Log {
-            json: section.text("format").as_deref() == Some("json"),
-            level,
-        }
-    }
-
-    fn connections(&mut self) -> BTreeMap<String, Connection> {
-        let mut connections = BTreeMap::new();
-        for section in sections(self.settings, "connections") {
-            let Some(name) = own_name(&section) else {
-                continue;
-            };
-            self.valid(&section, text::cluster(&name));
-            let connection = match section.text("kind").as_deref() {
-                Some("jetstream") => match self.jetstream(&section) {
-                    Some(jetstream) => Connection::JetStream(jetstream),
-                    None => continue,
-                },
-                Some("http") => {
-                    let Some(url) = section.url("url") else {
-                        continue;
-                    };
-                    Connection::Http(Http {
-                        url,
-                        signing_secrets: section.secrets("signing_secrets"),
-                        headers: section.named_secrets("headers"),
-                        allow: section.texts("allow"),
-                    })
-                }
-                Some("file") => {
-                    let Some(directory) = section.text("directory") else {
-                        continue;
-                    };
-                    Connection::File {
-                        directory: directory.into(),
-                    }
-                }
-                Some(_) | None => continue,
-            };
-            connections.insert(name, connection);
-        }
-        connections
-    }
-
-    fn jetstream(&mut self, section: &Section<'_>) -> Option<JetStream> {
-        let servers = section.texts("servers");
-        if servers.is_empty() {
-            self.bad(section, "servers", "is empty", "name at least one server");
-        }
-        if servers.iter().any(|server| server.contains('@')) {
-            self.bad(
-                section,
-                "servers",
-                "holds a user or a password",
-                "use user and password, token, nkey or credentials",
-            );
-        }
-        let jetstream = JetStream {
-            servers,
-            credentials: section.secret("credentials"),
-            token: section.secret("token"),
-            nkey: section.secret("nkey"),
-            user: section.text("user"),
-            password: section.secret("password"),
-            tls_required: section.boolean("tls_required"),
-            tls_first: section.boolean("tls_first"),
-            tls_ca_file: section.text("tls_ca_file").map(PathBuf::from),
-            tls_cert_file: section.text("tls_cert_file").map(PathBuf::from),
-            tls_key_file: section.text("tls_key_file").map(PathBuf::from),
-            api_timeout: section.duration("api_timeout"),
-            ping_interval: section.duration("ping_interval"),
-            in_flight_max: narrow(section.integer("in_flight_max")?),
-            lookup_messages_max: narrow(section.integer("lookup_messages_max")?),
-            provision_replicas: narrow(section.integer("provision_replicas")?),
-            provision_bytes_max: section.integer("provision_bytes_max"),
-            provision_age_max: section.optional_duration("provision_age_max"),
-        };
-        self.together(section, "user", "password");
-        self.together(section, "tls_cert_file", "tls_key_file");
-        let ways = [
-            jetstream.credentials.is_some(),
-            jetstream.token.is_some(),
-            jetstream.nkey.is_some(),
-            jetstream.user.is_some(),
-        ];
-        if ways.into_iter().filter(|given| *given).count() > 1 {
-            self.bad(
-                section,
-                "kind",
-                "has more than one of credentials, token, nkey and user",
-                "keep one way to log in",
-            );
-        }
-        Some(jetstream)
-    }
-
-    /// Two keys of which neither means anything without the other.
-    fn together(&mut self, section: &Section<'_>, one: &str, other: &str) {
-        for (there, lacks) in [(one, other), (other, one)] {
-            if section.given(there) && !section.given(lacks) {
-                self.bad(
-                    section,
-                    there,
-                    &format!("is set and {lacks} is not"),
-                    &format!("set {lacks} too"),
-                );
-            }
-        }
-    }
-
-    fn destinations(
-        &mut self,
-        connections: &BTreeMap<String, Connection>,
-    ) -> BTreeMap<String, Destination> {
-        let mut destinations = BTreeMap::new();
-        for section in sections(self.settings, "destinations") {
-            let Some(name) = own_name(&section) else {
-                continue;
-            };
-            self.valid(&section, text::destination(&name));
-            let Some(cluster) = section.text("cluster") else {
-                continue;
-            };
-            if !connections.contains_key(&cluster) {
-                self.dangling(
-                    &section,
-                    "cluster",
-                    &cluster,
-                    "connections",
-                    connections.keys(),
-                );
-            }
-            let target = section.text("target").unwrap_or_default();
-            if let Some(destination) = destination(&section, cluster, target) {
-                destinations.insert(name, destination);
-            }
-        }
-        destinations
-    }
-
-    fn event_types(&mut self) -> Vec<EventType> {
-        let mut seen = BTreeSet::new();
-        let mut event_types = Vec::new();
-        for section in sections(self.settings, "event_types") {
-            let (Some(event_type), Some(schema_version), Some(content_type)) = (
-                section.text("event_type"),
-                section.text("schema_version"),
-                section.text("content_type"),
-            ) else {
-                continue;
-            };
-            self.valid(&section, text::event_type(&event_type));
-            self.valid(&section, text::schema_version(&schema_version));
-            self.valid(&section, text::content_type(&content_type));
-            if !seen.insert((event_type.clone(), schema_version.clone())) {
-                self.bad(
-                    &section,
-                    "event_type",
-                    &format!("is {event_type:?} version {schema_version:?} a second time"),
-                    "remove one of the two",
-                );
-            }
-            event_types.push(EventType {
-                event_type,
-                schema_version,
-                content_type,
-                json_schema: section.text("json_schema").map(PathBuf::from),
-            });
-        }
-        event_types
-    }
-
-    fn routes(
-        &mut self,
-        event_types: &[EventType],
-        destinations: &BTreeMap<String, Destination>,
-    ) -> Vec<Route> {
-        let known: BTreeMap<String, (&str, &str)> = event_types
-            .iter()
-            .map(|known| {
-                let pair = (known.event_type.as_str(), known.schema_version.as_str());
-                (format!("{} {}", pair.0, pair.1), pair)
-            })
-            .collect();
-        let mut routed: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
-        let mut routes = Vec::new();
-        for section in sections(self.settings, "routes") {
-            let (Some(event_type), Some(schema_version)) =
-                (section.text("event_type"), section.text("schema_version"))
-            else {
-                continue;
-            };
-            let pair = format!("{event_type} {schema_version}");
-            if !known.contains_key(&pair) {
-                self.dangling(&section, "event_type", &pair, "event_types", known.keys());
-            }
-            let names = section.texts("destinations");
-            if names.is_empty() {
-                self.bad(
-                    &section,
-                    "destinations",
-                    "is empty",
-                    "name at least one destination",
-                );
-            }
-            let taken = routed
-                .entry((event_type.clone(), schema_version.clone()))
-                .or_default();
-            let twice: Vec<&String> = names
-                .iter()
-                .filter(|name| !taken.insert((*name).clone()))
-                .collect();
-            for name in twice {
-                self.bad(
-                    &section,
-                    "destinations",
-                    &format!("sends {pair} to {name:?} a second time"),
-                    "remove one of the two: one event is delivered to one destination once",
-                );
-            }
-            for name in &names {
-                if !destinations.contains_key(name) {
-                    self.dangling(
-                        &section,
-                        "destinations",
-                        name,
-                        "destinations",
-                        destinations.keys(),
-                    );
-                }
-            }
-            let consumer = section.text("consumer");
-            if let Some(consumer) = &consumer {
-                self.valid(&section, text::consumer(consumer));
-            }
-            routes.push(Route {
-                event_type,
-                schema_version,
-                destinations: names,
-                consumer,
-                mandatory: section.boolean("mandatory"),
-            });
-        }
-        for section in sections(self.settings, "event_types") {
-            if let (Some(event_type), Some(schema_version)) =
-                (section.text("event_type"), section.text("schema_version"))
-                && !routed.contains_key(&(event_type.clone(), schema_version.clone()))
-            {
-                self.fault(
-                    &section,
-                    "event_type",
-                    Code::DanglingReference,
-                    &format!("{event_type:?} version {schema_version:?} has no route: its events would go nowhere"),
-                    "add a [[routes]] for it, or remove the event type",
-                );
-            }
-        }
-        routes
-    }
-
-    /// A reference to something that is not in the file.
-    fn dangling<'n>(
-        &mut self,
-        section: &Section<'_>,
-        key: &str,
-        given: &str,
-        table: &str,
-        known: impl Iterator<Item = &'n String>,
-    ) {
-        let known: Vec<&String> = known.collect();
-        let nearest = known
-            .iter()
-            .map(|name| (name, strsim::jaro_winkler(given, name)))
-            .filter(|(_, likeness)| *likeness >= 0.75)
-            .max_by(|(_, a), (_, b)| a.total_cmp(b));
-        let fix = match nearest {
-            Some((name, _)) => format!("did you mean {name:?}?"),
-            None if known.is_empty() => format!("there are no {table} yet: add it"),
-            None => {
-                let names: Vec<String> = known
-                    .iter()
-                    .take(10)
-                    .map(|name| format!("{name:?}"))
-                    .collect();
-                format!("name one of {}", names.join(", "))
-            }
-        };
-        self.fault(
-            section,
-            key,
-            Code::DanglingReference,
-            &format!("names {given:?}, which is not in {table}"),
-            &fix,
-        );
-    }
-
-    /// A rule of the contract for a name or a text.
-    fn valid(
-        &mut self,
-        section: &Section<'_>,
-        result: Result<(), postrider_contract::invalid::Invalid>,
-    ) {
-        if let Err(invalid) = result {
-            let place = section
-                .origin("")
-                .map_or_else(String::new, |origin| format!("{origin}: "));
-            self.faults.push(Fault::new(
-                Code::BadValue,
-                format!("{place}{}: {invalid}", section.path),
-                "",
-                "correct it",
-            ));
-        }
-    }
-}
-
-fn own_name(section: &Section<'_>) -> Option<String> {
-    match section.path.0.last()? {
-        super::path::Segment::Name(name) => Some(name.clone()),
-        super::path::Segment::Index(_) => None,
-    }
-}
-
-fn destination(section: &Section<'_>, cluster: String, target: String) -> Option<Destination> {
-    Some(Destination {
-        cluster,
-        target,
-        container: section.text("stream"),
-        key: choice(section, "key")?,
-        serializer: choice(section, "serializer")?,
-        durability: choice(section, "durability"),
-        ordering: choice(section, "ordering")?,
-        lanes: narrow(section.integer("lanes")?),
-        on_unknown: choice(section, "on_unknown")?,
-        on_quarantine: choice(section, "on_quarantine")?,
-        max_attempts: section.integer("max_attempts").map(narrow),
-        max_payload_bytes: section.integer("max_payload_bytes"),
-    })
-}
-
-/// A word of the contract. The table of keys lists the same words.
-fn choice<T: DeserializeOwned>(section: &Section<'_>, key: &str) -> Option<T> {
-    let word: StringDeserializer<value::Error> = section.text(key)?.into_deserializer();
-    Some(T::deserialize(word).expect("the table of keys lists the contract's words"))
-}
-
-/// An integer that the table of keys bounds to less than its type holds.
-fn narrow<T: TryFrom<u64>>(number: u64) -> T
-where
-    T::Error: std::fmt::Debug,
-{
-    T::try_from(number).expect("the table of keys bounds it")
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path as FilePath, PathBuf},
 };
 
-use crate::{code::Code, fault::Fault};
+use crate::{code::Code, fault::Fault, scrub};
 
 /// Where a secret is.
 #[derive(Clone, PartialEq, Eq)]
@@ -68,6 +68,7 @@ impl Secret {
                 "put the secret there".to_owned(),
             ));
         }
+        scrub::remember(&value);
         Ok(value)
     }
 }
@@ -101,7 +102,10 @@ impl Url {
     /// As [`Secret::read`].
     pub(crate) fn read(&self, key: &str, base: &FilePath) -> Result<String, Fault> {
         match self {
-            Self::Text(text) => Ok(text.clone()),
+            Self::Text(text) => {
+                scrub::remember_parts(text);
+                Ok(text.clone())
+            }
             Self::Secret(secret) => secret.read(key, base),
         }
     }

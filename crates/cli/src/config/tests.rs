@@ -6,10 +6,10 @@ url = "sqlite:shop.db"
 
 [connections.files]
 kind = "file"
-directory = "out"
+folder = "out"
 
 [destinations.audit]
-cluster = "files"
+connection = "files"
 target = "audit.jsonl"
 
 [[event_types]]
@@ -37,7 +37,7 @@ fn read(text: &str, variables: &[(&str, &str)], flags: &[&str]) -> Result<Config
     if !faults.is_empty() {
         return Err(faults);
     }
-    model::build(PathBuf::from("."), settings)
+    build::build(PathBuf::from("."), settings)
 }
 
 /// One fault, whose text is exactly this.
@@ -54,7 +54,7 @@ fn refused_below_good(text: &str, expect: &str) {
 #[test]
 fn a_small_file_is_enough() {
     let config = read(GOOD, &[], &[]).unwrap();
-    assert_eq!(config.relay.batch_max, 500);
+    assert_eq!(config.relay.batch_max, 1000);
     assert_eq!(config.destinations["audit"].lanes, 16);
     assert!(config.routes[0].mandatory);
     assert_eq!(config.admin_listen, "127.0.0.1:7678".parse().ok());
@@ -72,7 +72,7 @@ fn an_unknown_key_names_the_nearest_one() {
         "[P0003] postrider.toml:22: there is no key relay.lease\n  fix: did you mean relay.deadlines.lease?",
     );
     refused_below_good(
-        "[destination.x]\ncluster = 'files'\n",
+        "[destination.x]\nconnection = 'files'\n",
         "[P0003] postrider.toml:21: there is no key destination\n  fix: did you mean destinations?",
     );
     refused_below_good(
@@ -94,7 +94,7 @@ fn an_unknown_variable_names_the_nearest_one() {
 fn a_wrong_value_says_what_is_right() {
     refused_below_good(
         "[relay]\nbatch_max = 0\n",
-        "[P0004] postrider.toml:22: relay.batch_max must be a whole number from 1 to 10000; it is 0\n  fix: correct it, or leave it out for the default, 500",
+        "[P0004] postrider.toml:22: relay.batch_max must be a whole number from 1 to 10000; it is 0\n  fix: correct it, or leave it out for the default, 1000",
     );
     refused_below_good(
         "[relay.deadlines]\nlease = 30\n",
@@ -122,7 +122,7 @@ fn contradictions_name_both_settings() {
     );
     refused_below_good(
         "[relay]\npoll_min = '2s'\n",
-        "[P0006] postrider.toml:22: relay.poll_min (2s) must be at most relay.poll_max (1s)\n  fix: lower the one or raise the other",
+        "[P0006] postrider.toml:22: relay.poll_min (2s) must be at most relay.poll_max (100ms)\n  fix: lower the one or raise the other",
     );
 }
 
@@ -144,16 +144,16 @@ fn what_is_missing_is_named() {
 #[test]
 fn a_key_of_another_kind_is_refused() {
     refused_below_good(
-        "[connections.h]\nkind = 'http'\nurl = 'https://h'\ndirectory = 'x'\n",
-        "[P0003] postrider.toml:24: connections.h.directory belongs to kind file; connections.h is of kind http\n  fix: remove it, or correct the kind",
+        "[connections.h]\nkind = 'http'\nurl = 'https://h'\nfolder = 'x'\n",
+        "[P0003] postrider.toml:24: connections.h.folder belongs to kind file; connections.h is of kind http\n  fix: remove it, or correct the kind",
     );
 }
 
 #[test]
 fn references_must_lead_somewhere() {
     refused_below_good(
-        "[destinations.b]\ncluster = 'filez'\n",
-        "[P0008] postrider.toml:22: destinations.b.cluster names \"filez\", which is not in connections\n  fix: did you mean \"files\"?",
+        "[destinations.b]\nconnection = 'filez'\ntarget = 't'\n",
+        "[P0008] postrider.toml:22: destinations.b.connection names \"filez\", which is not in connections\n  fix: did you mean \"files\"?",
     );
     refused_below_good(
         "[[event_types]]\nevent_type = 'x'\nschema_version = '1'\n",
@@ -236,7 +236,7 @@ fn names_and_lists_are_reached_from_the_environment() {
             ("POSTRIDER_ROUTES__1__EVENT_TYPE", "order.paid"),
             ("POSTRIDER_ROUTES__1__SCHEMA_VERSION", "1"),
             ("POSTRIDER_CONNECTIONS__MORE__KIND", "file"),
-            ("POSTRIDER_CONNECTIONS__MORE__DIRECTORY", "more"),
+            ("POSTRIDER_CONNECTIONS__MORE__FOLDER", "more"),
         ],
         &["destinations.audit-log.on_unknown=hold"],
     )
@@ -285,7 +285,7 @@ fn show_tells_origins_and_no_secret() {
         line("connections.h.url"),
         "\"https://h/…\" from postrider.toml:23"
     );
-    assert_eq!(line("relay.batch_max"), "500 from default");
+    assert_eq!(line("relay.batch_max"), "1000 from default");
     assert_eq!(line("destinations.audit.lanes"), "16 from default");
 }
 
