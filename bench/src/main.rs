@@ -1,2 +1,38 @@
-//! Benchmarks.
-fn main() {}
+//! Measures what delivery costs, beside the limit of the same machine in the same run.
+#![expect(
+    clippy::print_stdout,
+    reason = "a command-line program prints its results"
+)]
+
+mod drain;
+mod limit;
+mod setup;
+mod worker;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(about = "Benchmarks of postrider, as ratios to the limit measured in the same run")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Drains a backlog from Postgres to a JetStream file stream: the limit, then the relay.
+    Drain(drain::Args),
+    /// Runs one relay between a Postgres and a JetStream server, until it is told to stop or has
+    /// nothing left to do. The other commands, and tests, run it as a process of its own.
+    Relay(worker::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    match Cli::parse().command {
+        Command::Drain(args) => runtime.block_on(drain::run(&args)),
+        Command::Relay(args) => runtime.block_on(worker::run(args)),
+    }
+}
