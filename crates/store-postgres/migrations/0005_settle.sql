@@ -20,11 +20,11 @@ begin
 end
 $$;
 
-create function {schema}.expect_rows(found bigint, expected bigint, code text) returns void
+create function {schema}.expect_rows(actual bigint, expected bigint, code text) returns void
 language plpgsql immutable as $$
 begin
-    if found <> expected then
-        raise exception 'expected % rows, found %', expected, found using errcode = code;
+    if actual <> expected then
+        raise exception 'expected % rows, found %', expected, actual using errcode = code;
     end if;
 end
 $$;

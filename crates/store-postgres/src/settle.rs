@@ -153,9 +153,9 @@ impl Outcomes {
     }
 }
 
-/// Longest delay sent, a century: what is added to it stays within the calendar, and the server
-/// cuts at the year 9999.
-const DELAY_MAX_US: i64 = 100 * 366 * 86_400 * 1_000_000;
+/// Longest span sent, ten thousand years: the server can add it to any time, and cuts at the year
+/// 9999.
+const DELAY_MAX_US: i64 = 10_000 * 366 * 86_400 * 1_000_000;
 
 /// A span in microseconds, bounded so that no date arithmetic overflows.
 pub(crate) fn delay_us(delay: std::time::Duration) -> i64 {

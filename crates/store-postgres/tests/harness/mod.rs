@@ -124,13 +124,13 @@ impl<R: Route> StoreHarness for Postgres<R> {
     async fn foreign_transaction(&self) -> Box<dyn Any + Send> {
         let client = connect(&self.direct_url).await;
         // Has written, and holds an old snapshot.
-        client
-            .batch_execute(
-                "create table foreign_work (n int);
-                 begin isolation level repeatable read; insert into foreign_work values (1)",
-            )
-            .await
-            .expect("begins");
+        for statement in [
+            "create table foreign_work (n int)",
+            "begin isolation level repeatable read",
+            "insert into foreign_work values (1)",
+        ] {
+            client.batch_execute(statement).await.expect("begins");
+        }
         Box::new(client)
     }
 
