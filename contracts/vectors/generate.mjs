@@ -134,12 +134,17 @@ function doubleVectors() {
   let state = 1n;
   const next = () => (state = (state * 6364136223846793005n + 1442695040888963407n) & 0xffffffffffffffffn);
   const all = [];
-  while (all.length < 500) {
+  const add = () => all.push({ bits: view.getBigUint64(0).toString(16).padStart(16, "0"), canonical: JSON.stringify(view.getFloat64(0)) });
+  // Below a power of two doubles lie closer than above it, and the nearest short text may be wrong.
+  for (let exponent = -60; exponent <= 130; exponent++) {
+    view.setFloat64(0, 2 ** exponent);
+    add();
+  }
+  while (all.length < 600) {
     // Half of them anywhere, half where text changes its layout or integers end.
     if (all.length % 2) view.setBigUint64(0, next() ^ (next() >> 32n));
     else view.setFloat64(0, Number(next() >> 20n) * 10 ** Number((next() >> 40n) % 40n - 30n));
-    const double = view.getFloat64(0);
-    if (Number.isFinite(double)) all.push({ bits: view.getBigUint64(0).toString(16).padStart(16, "0"), canonical: JSON.stringify(double) });
+    if (Number.isFinite(view.getFloat64(0))) add();
   }
   return all;
 }
@@ -387,6 +392,7 @@ function envelopeVectors() {
     no("content type that ends in a space", { content_type: "a/b " }, "payload.contentType"),
     no("non-ASCII content type", { content_type: "a/b; c=\u00e9" }, "payload.contentType"),
     no("payload that is not JSON", { payload: "{" }, "payload"),
+    no("payload that is not JSON, content type in capitals", { payload: "{", content_type: "APPLICATION/JSON ;a=b" }, "payload"),
     no("empty JSON payload", { payload: "" }, "payload"),
     no("two JSON values", { payload: "1 2" }, "payload"),
     no("JSON payload with a byte order mark", { payload: "\ufeff{}" }, "payload"),
@@ -625,7 +631,8 @@ function cloudeventVectors() {
       schema_digest: jcsDigest('{"type":"object"}'), traceparent: TRACE, tracestate: "a=1,b=2", payload: '{ "n":1.0 }',
     })],
     ["no key, no JSON", event({ partition_key: "", payload: [0, 255], content_type: "application/octet-stream" })],
-    ["white space around JSON", event({ payload: " 1\n" })],
+    ["white space before JSON", event({ payload: " 1" })],
+    ["white space after JSON", event({ payload: "1\n" })],
     ["tombstone", event({ payload: "", content_type: "application/vnd.postrider.tombstone" })],
   ].map(([name, input]) => {
     const text = envelope(input);

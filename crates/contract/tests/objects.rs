@@ -1,11 +1,12 @@
 //! The rules of destinations, delivery sets, event types and receipts.
 
 use postrider_contract::{
-    DeliverySet, Destination, Digest, EventType, Receipt,
+    DeliverySet, Destination, Digest, Envelope, EventId, EventType, NewEvent, Receipt, Timestamp,
     delivery_set::{ApplicableEvent, Member, ProjectionTarget},
     destination::{
         self, Durability, Key, OnQuarantine, OnUnknown, Ordering, Partitioner, Serializer,
     },
+    envelope::DeliverySetRef,
 };
 
 fn destination() -> Destination {
@@ -149,6 +150,53 @@ fn canonical_objects_are_read_from_any_text_that_says_the_same() {
     refused("destination/1", "destination/2", "postrider.destination/2");
     refused("orders", "\\ud800", "half of a surrogate pair");
     refused("{", "\u{feff}{", "byte order mark");
+}
+
+#[test]
+fn an_envelope_tells_digests_of_canonical_json_from_those_of_bytes() {
+    let (canonical, bytes) = (Digest::of_canonical("{}"), Digest::of_bytes(b"{}"));
+    let set = |digest| DeliverySetRef { version: 1, digest };
+    let id: EventId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
+    let now: Timestamp = "2026-01-31T09:30:00Z".parse().unwrap();
+    let event = NewEvent::new("order.placed", "1", "order", "o-1", "{}");
+    let sealed = event
+        .seal(id, now, &set(canonical), Some(canonical))
+        .unwrap();
+    let refused = |change: &dyn Fn(&mut Envelope), says: &str| {
+        let mut changed = sealed.envelope.clone();
+        change(&mut changed);
+        let text = changed.validate().unwrap_err().to_string();
+        assert!(text.starts_with(says), "{text}");
+        let error = Envelope::from_json(&changed.canonical())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(says) || error.contains("2^53 - 1"),
+            "{error}"
+        );
+    };
+    refused(
+        &|e| e.payload.schema_digest = Some(bytes),
+        "payload.schemaDigest: is \"sha256:",
+    );
+    refused(
+        &|e| e.payload.digest = canonical,
+        "payload.digest: is \"jcs-sha256-v1:",
+    );
+    refused(
+        &|e| e.delivery_set = set(bytes),
+        "deliverySet.digest: is \"sha256:",
+    );
+    refused(&|e| e.delivery_set.version = 0, "deliverySet.version: is 0");
+    refused(&|e| e.generation = 0, "generation: is 0");
+    refused(
+        &|e| e.generation = 1 << 53,
+        "generation: is 9007199254740992",
+    );
+    refused(
+        &|e| e.payload.length = 1 << 53,
+        "payload.length: is 9007199254740992",
+    );
 }
 
 #[test]

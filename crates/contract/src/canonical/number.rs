@@ -36,7 +36,8 @@ pub(super) fn ecmascript(value: f64) -> String {
 fn shortest(value: f64) -> String {
     // Rust finds how many digits it takes, but breaks a tie upwards: 1960362643280207.25, whose
     // neighbours are a quarter away, would end in .3. Rounding to so many digits breaks it to
-    // even. Just above a power of two, rounding may leave what reads back; Rust's digits do not.
+    // even. At a power of two, below which doubles lie closer, the rounded text may be another
+    // double's (5.684341886080801e-14 is not 2^-44); then Rust's is right.
     let shortest = format!("{value:e}");
     let digits = shortest
         .bytes()
