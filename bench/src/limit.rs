@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use async_nats::{HeaderMap, jetstream};
 use futures::{StreamExt as _, stream::FuturesOrdered};
+use tokio_postgres::types::ToSql;
 
 const BATCH: i64 = 1_000;
 const IN_FLIGHT_MAX: usize = 2_000;
@@ -54,10 +55,12 @@ pub(crate) async fn run(database: &str, nats: &str, stream: &str) -> Result<Dura
             }
             anyhow::Ok(())
         };
+        let (from, done): ([&(dyn ToSql + Sync); 2], [&(dyn ToSql + Sync); 1]) =
+            ([&last, &BATCH], [&after]);
         let (published, read_ahead, progress) = tokio::join!(
             publish,
-            client.query(&read, &[&last, &BATCH]),
-            client.execute(&write, &[&after]),
+            client.query(&read, &from),
+            client.execute(&write, &done),
         );
         published?;
         progress?;
