@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use postrider_contract::Destination;
 use postrider_core::{backoff::Backoff, deadline::Deadlines};
+use postrider_transport::Usage;
 
 /// Settings of one relay process. [`Settings::new`] gives the defaults.
 #[derive(Clone, Debug)]
@@ -63,6 +65,25 @@ impl Settings {
             rescan: Duration::from_millis(50),
             exclusive: false,
             iterations_max: None,
+        }
+    }
+
+    /// How a relay with these settings uses a destination: what its preflight and `provision` go
+    /// by.
+    #[must_use]
+    pub fn usage(&self, destination: &Destination) -> Usage {
+        /// Headers and the structured form around a payload.
+        const AROUND_PAYLOAD: u64 = 16 << 10;
+        let payload = destination.max_payload_bytes;
+        let attempts = destination.max_attempts.unwrap_or(10);
+        let limits = self.deadlines.settings();
+        // The first resend after an unknown outcome comes at the latest when a lost session is
+        // recovered; refusals go on for all attempts.
+        let recovery = limits.lease + limits.heartbeat + self.backoff.ceiling(1);
+        let refusals = (1..attempts.min(64)).map(|failures| self.backoff.ceiling(failures));
+        Usage {
+            message_bytes_max: payload.map_or(0, |bytes| bytes + AROUND_PAYLOAD),
+            resend_span: recovery.max(refusals.sum()),
         }
     }
 }

@@ -443,7 +443,7 @@ impl Relay {
             running.tasks.spawn(task.run(inbox, controlled));
             running.controls.insert(served.id, control);
             running.gates.insert(served.id, Gate::default());
-            preflights.spawn(look(Arc::clone(served), self.usage(served), gates.clone()));
+            preflights.spawn(look(Arc::clone(served), self.settings.usage(&served.place.destination), gates.clone()));
         }
         drop(notices);
         drop(gates);
@@ -773,23 +773,6 @@ impl Relay {
             }
         };
         running.refuse(destination, refused);
-    }
-
-    fn usage(&self, served: &Served) -> Usage {
-        /// Headers and the structured form around a payload.
-        const AROUND_PAYLOAD: u64 = 16 << 10;
-        let settings = &self.settings;
-        let payload = served.place.destination.max_payload_bytes;
-        let attempts = served.place.destination.max_attempts.unwrap_or(10);
-        let limits = settings.deadlines.settings();
-        // The first resend after an unknown outcome comes at the latest when a lost session is
-        // recovered; refusals go on for all attempts.
-        let recovery = limits.lease + limits.heartbeat + settings.backoff.ceiling(1);
-        let refusals = (1..attempts.min(64)).map(|failures| settings.backoff.ceiling(failures));
-        Usage {
-            message_bytes_max: payload.map_or(0, |bytes| bytes + AROUND_PAYLOAD),
-            resend_span: recovery.max(refusals.sum()),
-        }
     }
 
     async fn registry_changed(&self, known: &Registry) -> bool {
