@@ -28,6 +28,7 @@ pub enum Schema {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeliverySet {
     pub schema: Schema,
+    /// 1, 2, …: which set it is, for people. The digest is its identity.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     pub version: u64,
     #[schemars(range(min = 0, max = 10_000))]
@@ -42,6 +43,7 @@ pub struct DeliverySet {
     pub members: Vec<Member>,
 }
 
+/// An exact (event type, schema version): no wildcard, no alias, no "latest".
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -53,6 +55,7 @@ pub struct ApplicableEvent {
     pub schema_version: String,
 }
 
+/// A destination that an event must reach, and what proves that it did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Member {
@@ -64,21 +67,27 @@ pub struct Member {
     #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub destination: String,
     pub destination_digest: Digest,
+    /// Who is served through the destination.
     #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub consumer: String,
+    /// The receipt that closes a delivery: a transport's type, or the consumer's own.
     #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub expected_receipt_type: String,
     #[schemars(length(min = 1, max = 64), regex(pattern = schema::NAME))]
     pub expected_receipt_schema_version: String,
+    /// The projection that the receipt must name.
     pub projection_target: ProjectionTarget,
     /// A mandatory member must be acknowledged before its event may be purged.
     pub mandatory: bool,
 }
 
+/// Whether the consumer must have applied the event to a projection, and to which version of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "state", deny_unknown_fields)]
 pub enum ProjectionTarget {
+    /// The receipt proves no projection.
     NotApplicable {},
+    /// The receipt counts only if it names exactly this projection and version.
     #[serde(rename_all = "camelCase")]
     Required {
         #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
@@ -109,11 +118,13 @@ impl DeliverySet {
         }
     }
 
+    /// The canonical bytes: what is stored and digested.
     #[must_use]
     pub fn canonical(&self) -> String {
         canonical::to_string(self)
     }
 
+    /// The digest of [`DeliverySet::canonical`].
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_canonical(&self.canonical())

@@ -24,6 +24,7 @@ pub enum Schema {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Destination {
     pub schema: Schema,
+    /// Names the destination across its versions.
     #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub name: String,
     /// 1, 2, …: counts the versions registered under this name.
@@ -69,7 +70,9 @@ pub struct Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Key {
+    /// The event's partition key.
     PartitionKey,
+    /// The message has no key.
     None,
 }
 
@@ -77,9 +80,13 @@ pub enum Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Partitioner {
+    /// The broker has no partitions, or chooses.
     None,
+    /// As the Java client of Kafka does.
     Murmur2,
+    /// As librdkafka does by default.
     Crc32,
+    /// The target names the partition.
     Explicit,
 }
 
@@ -107,6 +114,7 @@ pub enum Durability {
     Replicated,
 }
 
+/// Which deliveries wait for which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ordering {
@@ -122,8 +130,11 @@ pub enum Ordering {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnUnknown {
+    /// It is sent again: something behind the destination tells copies apart.
     Resend,
+    /// The destination is asked first.
     Probe,
+    /// It waits for a person.
     Hold,
 }
 
@@ -131,16 +142,20 @@ pub enum OnUnknown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnQuarantine {
+    /// It does: no later event of the key overtakes it.
     Hold,
+    /// It does not: order is kept among those that are delivered.
     Pass,
 }
 
 impl Destination {
+    /// The canonical bytes: what is stored and digested.
     #[must_use]
     pub fn canonical(&self) -> String {
         canonical::to_string(self)
     }
 
+    /// The digest of [`Destination::canonical`].
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_canonical(&self.canonical())

@@ -27,32 +27,42 @@ pub struct Envelope {
     /// 1 at append; one more for each migration to another destination.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
     pub generation: u64,
+    /// Whose event it is; `default` where nobody says.
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub tenant: String,
     pub aggregate: Aggregate,
+    /// Exact text, such as `order.placed`.
     #[schemars(length(min = 1, max = 100), regex(pattern = schema::NAME))]
     pub event_type: String,
     /// The version of the event type's schema: exact text, compared byte for byte.
     #[schemars(length(min = 1, max = 64), regex(pattern = schema::NAME))]
     pub schema_version: String,
     pub payload: Payload,
+    /// What order is kept by: events of one key share a lane. Empty: no key, or rather
+    /// the one key of all events without one.
     #[schemars(length(max = 511), regex(pattern = schema::NO_CONTROLS))]
     pub partition_key: String,
+    /// Who caused it, as the application names people and services.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub actor: Option<String>,
+    /// The request that was being served.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub request_id: Option<String>,
+    /// Ties together the events of one business transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub correlation_id: Option<String>,
+    /// The event or command that led to this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub causation_id: Option<String>,
+    /// The business operation, stable across its retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub operation_id: Option<String>,
+    /// When it happened, as the application says, else when it was appended.
     pub occurred_at: Timestamp,
     pub delivery_set: DeliverySetRef,
 }
@@ -61,6 +71,7 @@ pub struct Envelope {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Aggregate {
+    /// `type` in JSON.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 255), regex(pattern = schema::NO_CONTROLS))]
     pub kind: String,
@@ -104,6 +115,7 @@ impl Envelope {
         canonical::to_string(self)
     }
 
+    /// The digest of [`Envelope::canonical`].
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_canonical(&self.canonical())

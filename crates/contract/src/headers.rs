@@ -139,8 +139,9 @@ pub fn header_value(value: &str) -> Result<(), Problem> {
     text::bounded("", value, BYTES_MAX).map_err(|invalid| invalid.problem)
 }
 
-/// Longest `traceparent` and `tracestate`, in bytes (W3C Trace Context).
+/// Longest `traceparent`, in bytes.
 pub const TRACEPARENT_MAX: usize = 255;
+/// Longest `tracestate`, in bytes (W3C Trace Context).
 pub const TRACESTATE_MAX: usize = 512;
 
 /// Checks the syntax of W3C Trace Context: `traceparent` of version 00, or of a later one that

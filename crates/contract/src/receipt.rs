@@ -98,11 +98,13 @@ impl Receipt {
         TRANSPORT_KINDS.contains(&receipt_type)
     }
 
+    /// The canonical bytes: what is stored and digested.
     #[must_use]
     pub fn canonical(&self) -> String {
         canonical::to_string(self)
     }
 
+    /// The digest of [`Receipt::canonical`].
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of_canonical(&self.canonical())

@@ -30,10 +30,12 @@ pub fn schema_version(value: &str) -> Result<(), Invalid> {
     name("schemaVersion", value, VERSION_MAX)
 }
 
+/// A destination's name.
 pub fn destination(value: &str) -> Result<(), Invalid> {
     name("destination", value, NAME_MAX)
 }
 
+/// A consumer's name.
 pub fn consumer(value: &str) -> Result<(), Invalid> {
     name("consumer", value, NAME_MAX)
 }
@@ -48,18 +50,22 @@ pub fn receipt_type(value: &str) -> Result<(), Invalid> {
     name("receiptType", value, NAME_MAX)
 }
 
+/// A projection's name.
 pub fn projection_name(value: &str) -> Result<(), Invalid> {
     name("projectionName", value, NAME_MAX)
 }
 
+/// Whose event it is.
 pub fn tenant(value: &str) -> Result<(), Invalid> {
     free("tenant", value, ID_MAX)
 }
 
+/// What kind of business object the event is about.
 pub fn aggregate_type(value: &str) -> Result<(), Invalid> {
     free("aggregate.type", value, ID_MAX)
 }
 
+/// Which business object the event is about.
 pub fn aggregate_id(value: &str) -> Result<(), Invalid> {
     free("aggregate.id", value, ID_MAX)
 }
@@ -69,22 +75,27 @@ pub fn partition_key(value: &str) -> Result<(), Invalid> {
     bounded("partitionKey", value, PARTITION_KEY_MAX)
 }
 
+/// Who caused the event.
 pub fn actor(value: &str) -> Result<(), Invalid> {
     free("actor", value, ID_MAX)
 }
 
+/// The request that was being served.
 pub fn request_id(value: &str) -> Result<(), Invalid> {
     free("requestId", value, ID_MAX)
 }
 
+/// What ties the events of a business transaction together.
 pub fn correlation_id(value: &str) -> Result<(), Invalid> {
     free("correlationId", value, ID_MAX)
 }
 
+/// What led to the event.
 pub fn causation_id(value: &str) -> Result<(), Invalid> {
     free("causationId", value, ID_MAX)
 }
 
+/// The business operation, stable across its retries.
 pub fn operation_id(value: &str) -> Result<(), Invalid> {
     free("operationId", value, ID_MAX)
 }

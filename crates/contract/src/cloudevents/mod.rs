@@ -62,6 +62,7 @@ pub struct Wire<'a> {
     pub body: Body,
 }
 
+/// A message's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The payload as it is: nothing was copied.
@@ -88,6 +89,7 @@ impl Binding {
         content_type: "content-type",
         percent_encoded: false,
     };
+    /// CloudEvents over HTTP.
     pub const HTTP: Self = Self {
         prefix: "ce-",
         content_type: "content-type",
@@ -99,6 +101,7 @@ impl Binding {
         content_type: "ce-datacontenttype",
         percent_encoded: true,
     };
+    /// CloudEvents over Kafka: headers hold plain UTF-8.
     pub const KAFKA: Self = Self {
         prefix: "ce_",
         content_type: "content-type",
