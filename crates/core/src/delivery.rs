@@ -105,7 +105,7 @@ impl Policy {
 #[error("a delivery that is {} cannot follow {event:?}", from.word())]
 pub struct IllegalTransition {
     pub from: State,
-    pub event: Event,
+    pub event: Box<Event>,
 }
 
 /// The table. `attempts` counts charged attempts so far; `rng` draws the jitter.
@@ -247,7 +247,10 @@ pub fn next(
         | (
             from @ (State::Pending | State::Unknown | State::Acknowledged),
             event @ Event::Replayed,
-        ) => Err(IllegalTransition { from, event }),
+        ) => Err(IllegalTransition {
+            from,
+            event: Box::new(event),
+        }),
     }
 }
 

@@ -103,6 +103,9 @@ pub(crate) struct Shared {
     pub(crate) hard: Duration,
 }
 
+/// The deliveries of one attempt.
+type Members = Arc<[Candidate<Outgoing>]>;
+
 enum Sent {
     Answers(AttemptId, Vec<Answer>),
     Ended(AttemptId),
@@ -127,7 +130,7 @@ pub(crate) struct Task {
     sent: mpsc::UnboundedSender<Sent>,
     calls: JoinSet<Called>,
     /// Attempts that the machine still listens to.
-    open: BTreeMap<AttemptId, (Arc<[Candidate<Outgoing>]>, AbortHandle)>,
+    open: BTreeMap<AttemptId, (Members, AbortHandle)>,
     fenced: bool,
     stopping: bool,
     idle: bool,

@@ -1,7 +1,7 @@
 //! One relay process: opens sessions one after the other, and serves every destination in each.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -347,19 +347,18 @@ impl Relay {
                     "this program cannot serve kind {:?}",
                     destination.kind
                 ));
-            } else if !served.contains_key(&registered.id) {
+            } else if let Entry::Vacant(free) = served.entry(registered.id) {
                 match self.transports.open(registered) {
                     Ok(transport) => {
                         let late = transport.late();
-                        let destination = Served {
+                        free.insert(Arc::new(Served {
                             id: registered.id,
                             place: wire::Place::new(destination.clone()),
                             hears_late: late.is_some(),
                             late: Mutex::new(late),
                             transport,
                             breaker: Mutex::new(None),
-                        };
-                        served.insert(registered.id, Arc::new(destination));
+                        }));
                     }
                     Err(error) => {
                         warn!(destination = destination.name, %error, "cannot be served");
@@ -443,7 +442,11 @@ impl Relay {
             running.tasks.spawn(task.run(inbox, controlled));
             running.controls.insert(served.id, control);
             running.gates.insert(served.id, Gate::default());
-            preflights.spawn(look(Arc::clone(served), self.settings.usage(&served.place.destination), gates.clone()));
+            preflights.spawn(look(
+                Arc::clone(served),
+                self.settings.usage(&served.place.destination),
+                gates.clone(),
+            ));
         }
         drop(notices);
         drop(gates);
