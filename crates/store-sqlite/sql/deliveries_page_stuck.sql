@@ -1,7 +1,7 @@
 -- As deliveries_page, through the index of what is not pending.
 -- ?1 destination, ?2 after, ?3 limit, ?4 state, ?5 key hash; null: any.
 SELECT d.position, e.event_id, d.lane, d.state, d.attempts, d.available_at
-FROM postrider_deliveries AS d
+FROM postrider_deliveries AS d INDEXED BY postrider_deliveries_stuck
 CROSS JOIN postrider_events AS e ON e.position = d.position
 WHERE d.destination_id = ?1
     AND d.state = ?4

@@ -16,7 +16,8 @@ WHERE d.destination_id = ?1
     AND d.position NOT IN (SELECT value FROM json_each(?5))
     AND d.key_hash NOT IN (SELECT value FROM json_each(?6))
     AND (NOT ?7 OR NOT EXISTS (
-        SELECT 1 FROM postrider_deliveries AS h
+        -- Named, or SQLite reads all earlier deliveries for each candidate.
+        SELECT 1 FROM postrider_deliveries AS h INDEXED BY postrider_deliveries_exceptions
         WHERE h.destination_id = d.destination_id
             AND h.key_hash = d.key_hash
             AND h.position < d.position

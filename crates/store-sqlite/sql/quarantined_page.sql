@@ -21,7 +21,7 @@ SELECT
             )
     ) AS overtaken
 FROM postrider_destinations AS t
-CROSS JOIN postrider_deliveries AS d
+CROSS JOIN postrider_deliveries AS d INDEXED BY postrider_deliveries_stuck
     ON d.destination_id = t.destination_id AND d.state = 2 AND d.state <> 0
 CROSS JOIN postrider_events AS e ON e.position = d.position
 CROSS JOIN postrider_quarantine AS q

@@ -9,7 +9,7 @@ use postrider_store::StoreError;
 
 /// Names of the file systems that are refused, by the magic number of `statfs(2)`.
 #[cfg(target_os = "linux")]
-const NETWORK: &[(u64, &str)] = &[
+const NETWORK: &[(i128, &str)] = &[
     (0x6969, "nfs"),
     (0x517B, "smb"),
     (0xFE53_4D42, "smb2"),
@@ -26,7 +26,7 @@ const NETWORK: &[(u64, &str)] = &[
 
 /// Names of the file systems that may or may not be remote.
 #[cfg(target_os = "linux")]
-const DOUBTFUL: &[(u64, &str)] = &[(0x6573_5546, "fuse"), (0x0102_1997, "9p")];
+const DOUBTFUL: &[(i128, &str)] = &[(0x6573_5546, "fuse"), (0x0102_1997, "9p")];
 
 /// Refuses a network file system unless `allowed`, and warns of one that may be one. Checks the
 /// folder, since the file may not be there yet.
@@ -40,14 +40,9 @@ pub(crate) fn check(path: &Path, allowed: bool) -> Result<(), StoreError> {
     let Ok(found) = rustix::fs::statfs(folder) else {
         return Ok(());
     };
-    // Compared as 32 bits: the kernel's type is signed on some platforms.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::unnecessary_cast,
-        reason = "magic numbers are 32 bits, the field's type differs between platforms"
-    )]
-    judge(path, u64::from(found.f_type as u32), allowed)
+    // Magic numbers are 32 bits; the field's type and sign differ between platforms.
+    let magic = i128::from(found.f_type) & 0xFFFF_FFFF;
+    judge(path, magic, allowed)
 }
 
 /// Other systems have no such number: their users are told in the documentation.
@@ -57,8 +52,8 @@ pub(crate) fn check(_path: &Path, _allowed: bool) -> Result<(), StoreError> {
 }
 
 #[cfg(target_os = "linux")]
-fn judge(path: &Path, magic: u64, allowed: bool) -> Result<(), StoreError> {
-    let named = |table: &[(u64, &'static str)]| {
+fn judge(path: &Path, magic: i128, allowed: bool) -> Result<(), StoreError> {
+    let named = |table: &[(i128, &'static str)]| {
         table
             .iter()
             .find(|(number, _)| *number == magic)

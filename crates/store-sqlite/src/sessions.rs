@@ -154,12 +154,15 @@ fn held_lanes(
     Ok(lanes.map(|lane| lane.map(Lane)).collect::<Result<_, _>>()?)
 }
 
+/// Lanes of a destination that were taken.
+type Claimed = (DestinationId, Vec<Lane>);
+
 pub(crate) fn claim_lanes(
     connection: &Connection,
     session: SessionId,
     wanted: &[(DestinationId, u16)],
     now: Timestamp,
-) -> Result<Result<Vec<(DestinationId, Vec<Lane>)>, SessionError>, Fault> {
+) -> Result<Result<Vec<Claimed>, SessionError>, Fault> {
     if !is_live(connection, session, now)? {
         return Ok(Err(SessionError::Ended));
     }

@@ -97,3 +97,105 @@ statements! {
     SESSIONS_PAGE = "sessions_page",
     LANES_ALL = "lanes_all",
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fmt::Write as _, fs, path::Path};
+
+    use rusqlite::Connection;
+
+    use super::ALL;
+    use crate::schema::MIGRATIONS;
+
+    /// Statements whose cost matters: those of the hot path, and those that may meet a large
+    /// backlog or a long history.
+    const PLANNED: &[&str] = &[
+        "append_find",
+        "append_context",
+        "session_live",
+        "attempt_find",
+        "attempt_runs",
+        "delivery_close",
+        "delivery_change",
+        "fetch",
+        "fetch_next_due",
+        "session_open_attempts",
+        "attempt_has_receipt",
+        "evidence_find",
+        "delivery_keep_order",
+        "receipt_find",
+        "delivery_attempts",
+        "event_deliveries",
+        "events_page",
+        "events_page_of_key",
+        "deliveries_page",
+        "deliveries_page_stuck",
+        "held_by",
+        "tail_count",
+        "quarantined_page",
+        "replay_select",
+        "backlog",
+    ];
+
+    fn database() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        for migration in MIGRATIONS {
+            connection.execute_batch(migration).unwrap();
+        }
+        connection
+    }
+
+    #[test]
+    fn every_file_is_a_statement_of_the_schema() {
+        let connection = database();
+        for (name, text) in ALL {
+            if let Err(error) = connection.prepare(text) {
+                panic!("sql/{name}.sql: {error}");
+            }
+        }
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            assert!(
+                ALL.iter().any(|(name, _)| *name == stem),
+                "{} is not used",
+                path.display()
+            );
+        }
+    }
+
+    #[test]
+    fn plans_are_those_that_were_looked_at() {
+        let connection = database();
+        let mut plans = String::new();
+        for name in PLANNED {
+            let (_, text) = ALL
+                .iter()
+                .find(|(known, _)| known == name)
+                .expect("a statement");
+            writeln!(plans, "{name}").unwrap();
+            let mut statement = connection
+                .prepare(&format!("EXPLAIN QUERY PLAN {text}"))
+                .unwrap();
+            let mut depths = std::collections::BTreeMap::from([(0, 0)]);
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().unwrap() {
+                let (id, parent): (i64, i64) = (row.get(0).unwrap(), row.get(1).unwrap());
+                let detail: String = row.get(3).unwrap();
+                let depth = depths[&parent] + 1;
+                depths.insert(id, depth);
+                writeln!(plans, "{}{detail}", "  ".repeat(depth)).unwrap();
+            }
+        }
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans.txt");
+        if std::env::var_os("POSTRIDER_REGENERATE").is_some() {
+            fs::write(&path, &plans).unwrap();
+        }
+        let known = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            plans == known,
+            "plans.txt is not what SQLite plans; look at the difference, and run this test with POSTRIDER_REGENERATE=1 if it is right:\n{plans}"
+        );
+    }
+}

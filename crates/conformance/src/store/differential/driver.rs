@@ -447,6 +447,8 @@ impl<H: StoreHarness> Driver<H> {
         let micros: i64 = match dice.random_range(0..10) {
             0 => -dice.random_range(0..20_000_000),
             1 => 60_000_000,
+            // Leases are whole seconds: this lands on their ends.
+            9 => dice.random_range(0..40) * 1_000_000,
             2..5 => dice.random_range(0..20_000_000),
             _ => dice.random_range(0..2_000_000),
         };
