@@ -8,47 +8,57 @@ use postrider_contract::{
 use uuid::Uuid;
 
 use crate::{
-    error::{AppendError, BatchError},
+    error::AppendError,
     registry::{Known, Snapshot},
 };
 
-/// An event that breaks no rule known here.
+/// An event whose fields break no rule.
 #[derive(Debug)]
-pub(crate) struct Checked {
+#[cfg_attr(
+    not(feature = "_driver"),
+    expect(dead_code, reason = "only a driver sends it on")
+)]
+pub(crate) struct Prepared {
     /// Has an id; its headers are sorted.
     pub(crate) event: NewEvent,
     pub(crate) event_id: EventId,
-    /// The digest of the schema that the payload was checked with.
-    pub(crate) schema_digest: Option<Digest>,
+    /// The id is the caller's, so it may have been appended before.
+    pub(crate) given_id: bool,
+    /// Of everything but what the database adds.
+    pub(crate) content: Digest,
 }
 
-#[cfg(any(test, feature = "_driver"))]
-pub(crate) fn all(snapshot: &Snapshot, events: Vec<NewEvent>) -> Result<Vec<Checked>, BatchError> {
-    let check = |(index, event)| {
-        one(snapshot, event).map_err(|error| BatchError {
-            index: Some(index),
-            error,
-        })
-    };
-    events.into_iter().enumerate().map(check).collect()
-}
-
-pub(crate) fn one(snapshot: &Snapshot, mut event: NewEvent) -> Result<Checked, AppendError> {
+/// Checks the fields of one event, and gives it an id if it has none.
+pub(crate) fn prepare(mut event: NewEvent) -> Result<Prepared, AppendError> {
+    let given_id = event.event_id.is_some();
     // The database seals the event with what it knows better. Sealing it here as well, with
     // anything in those places, is how every rule of the contract is checked by its own code.
     let fresh = EventId(Uuid::now_v7());
     let sealed = event.seal(fresh, some_time(), &some_delivery_set(), None)?;
     event.headers = sealed.headers;
     event.event_id = Some(sealed.envelope.event_id);
+    Ok(Prepared {
+        event_id: sealed.envelope.event_id,
+        given_id,
+        content: sealed.digest,
+        event,
+    })
+}
 
+/// Checks one event against the registry; answers the digest of the schema that its payload
+/// follows.
+pub(crate) fn judge(snapshot: &Snapshot, event: &NewEvent) -> Result<Option<Digest>, AppendError> {
+    if snapshot.lacks_delivery_set() {
+        return Err(AppendError::NoActiveDeliverySet);
+    }
     let known = snapshot
         .find(&event.event_type, &event.schema_version)
         .ok_or_else(|| AppendError::UnknownEventType {
             event_type: event.event_type.clone(),
             schema_version: event.schema_version.clone(),
         })?;
-    content_type(&event, known)?;
-    size(&event, known)?;
+    content_type(event, known)?;
+    size(event, known)?;
     if let Some(schema_digest) = &known.schema_digest {
         snapshot
             .schemas()
@@ -59,11 +69,7 @@ pub(crate) fn one(snapshot: &Snapshot, mut event: NewEvent) -> Result<Checked, A
                 violation,
             })?;
     }
-    Ok(Checked {
-        event_id: sealed.envelope.event_id,
-        schema_digest: known.schema_digest,
-        event,
-    })
+    Ok(known.schema_digest)
 }
 
 /// The schema judges a payload of the registered type; with another one it would judge bytes
@@ -112,7 +118,14 @@ fn some_delivery_set() -> DeliverySetRef {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Limit, json_event_type};
+
+    fn one(snapshot: &Snapshot, event: NewEvent) -> Result<Prepared, AppendError> {
+        let prepared = prepare(event)?;
+        judge(snapshot, &prepared.event)?;
+        Ok(prepared)
+    }
+
+    use crate::registry::{Limit, Origin, json_event_type};
 
     fn snapshot() -> Snapshot {
         let order = json_event_type(
@@ -133,7 +146,7 @@ mod tests {
             opaque("note", "application/json"),
             opaque("any", "application/json"),
         ];
-        let mut snapshot = Snapshot::new(&types).unwrap();
+        let mut snapshot = Snapshot::new(&types, Origin::Program).unwrap();
         for (destination, payload_bytes_max) in [("wide", 1_000), ("narrow", 20), ("middle", 100)] {
             let destination = destination.to_owned();
             snapshot.limit(
@@ -246,18 +259,7 @@ mod tests {
             content_type: Some("Application/JSON; charset=utf-8".into()),
             ..NewEvent::new("order.placed", "1", "order", "o", r#"{"id":"o"}"#)
         };
-        assert!(one(&snapshot(), event).unwrap().schema_digest.is_some());
-    }
-
-    #[test]
-    fn a_batch_says_which_event_is_wrong() {
-        let error = all(&snapshot(), vec![note("{}"), note("{}"), note("x")]).unwrap_err();
-        assert_eq!(error.index, Some(2));
-        assert!(
-            error
-                .to_string()
-                .starts_with("event 2 of the batch: payload: is not JSON")
-        );
+        assert!(judge(&snapshot(), &event).unwrap().is_some());
     }
 
     #[test]

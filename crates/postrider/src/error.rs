@@ -55,15 +55,15 @@ pub enum AppendError {
         "event {event_id} was appended before with other content; an event id is never used twice"
     )]
     Conflict { event_id: EventId },
-    /// The payload was checked with a schema that is not the registered one any more.
+    /// The event was checked against event types that are not the database's.
     #[error(
-        "the schema of event type {event_type:?} version {schema_version:?} was changed since the \
-         registry was loaded; refresh the registry and append again"
+        "the event types of this program are not those in the database: load the registry from \
+         there, or register this program's schemas with `postrider apply`"
     )]
-    StaleRegistry {
-        event_type: String,
-        schema_version: String,
-    },
+    StaleRegistry,
+    /// The registry was out of date, and could not be read again.
+    #[error("the registry is out of date: {0}")]
+    Registry(#[from] LoadError),
     /// The transaction read before it wrote, and another one wrote in between (SQLite only).
     #[error(
         "the transaction saw data that has changed since; roll it back and run it again from its \
@@ -82,14 +82,31 @@ pub enum AppendError {
     },
 }
 
+impl AppendError {
+    /// Whether a registry that was loaded again might say otherwise.
+    #[cfg(feature = "_driver")]
+    pub(crate) fn may_be_stale(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownEventType { .. } | Self::NoActiveDeliverySet
+        )
+    }
+}
+
 /// Why a batch was not appended. Nothing of it was written.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{error}", place(.index))]
 pub struct BatchError {
     /// Which event of the batch, from 0; `None` if it is not about one of them.
     pub index: Option<usize>,
-    #[source]
     pub error: AppendError,
+}
+
+#[cfg(feature = "_driver")]
+impl BatchError {
+    pub(crate) fn of_all(error: AppendError) -> Self {
+        Self { index: None, error }
+    }
 }
 
 fn place(index: &Option<usize>) -> String {

@@ -3,9 +3,25 @@
 //! An event becomes part of the transaction it is appended in: committed with it, gone with it.
 //! This crate never opens a connection, never commits and never talks to a broker.
 
+#[cfg(feature = "_driver")]
+mod batch;
 mod check;
 mod error;
+#[cfg(feature = "_postgres")]
+mod postgres;
 mod registry;
+
+#[cfg(feature = "_sqlite")]
+mod sqlite;
+
+#[cfg(feature = "rusqlite")]
+pub mod rusqlite;
+#[cfg(feature = "sqlx-postgres")]
+pub mod sqlx_postgres;
+#[cfg(feature = "sqlx-sqlite")]
+pub mod sqlx_sqlite;
+#[cfg(feature = "tokio-postgres")]
+pub mod tokio_postgres;
 
 pub use error::{AppendError, BatchError, LoadError, Source};
 pub use postrider_contract::{

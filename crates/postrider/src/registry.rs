@@ -13,15 +13,21 @@ use crate::{check, error::AppendError};
 
 /// The registered event types with their compiled schemas.
 ///
-/// Load it once, share it, and refresh it when the control plane was changed: an append looks at
-/// it before it sends anything to the database, so that a refused event leaves the transaction
-/// as it was. What it holds is never older than its last refresh and may be older than the
-/// database; the database has the last word on everything but the schema's verdict, and tells
-/// when that was made with a schema that is not the registered one any more.
+/// Load it once and share it: an append looks at it before it sends anything to the database, so
+/// that a refused event leaves the transaction as it was. The database knows which registry is
+/// its own. When it says that this one is old, or when this one does not know an event type, the
+/// append loads it again, once, and judges the event anew.
 #[derive(Debug)]
 pub struct Registry {
+    /// Where the outbox is in a Postgres database.
+    #[cfg(feature = "_postgres")]
+    schema: String,
     snapshot: RwLock<Arc<Snapshot>>,
 }
+
+/// Longest name of a Postgres schema that `postrider migrate` makes.
+#[cfg(feature = "_postgres")]
+const SCHEMA_BYTES_MAX: usize = 40;
 
 impl Registry {
     /// A registry of event types that a program brings along, such as with `include_str!`.
@@ -30,7 +36,36 @@ impl Registry {
     /// # Errors
     /// Names the first event type whose schema cannot be used.
     pub fn from_event_types(event_types: &[EventType]) -> Result<Self, CompileError> {
-        Snapshot::new(event_types).map(Self::of)
+        Snapshot::new(event_types, Origin::Program).map(Self::of)
+    }
+
+    /// The same registry for an outbox in another Postgres schema than `postrider`. To load it
+    /// from there, name the schema of an empty one and refresh that:
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = postrider::Registry::from_event_types(&[])?.in_schema("outbox")?;
+    /// // postrider::tokio_postgres::refresh(&client, &registry).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When `postrider migrate` makes no schema of this name.
+    #[cfg(feature = "_postgres")]
+    pub fn in_schema(mut self, schema: &str) -> Result<Self, Invalid> {
+        let first = |c: char| c.is_ascii_lowercase() || c == '_';
+        let allowed = schema.starts_with(first)
+            && schema.chars().all(|c| first(c) || c.is_ascii_digit())
+            && schema.len() <= SCHEMA_BYTES_MAX
+            && !schema.starts_with("pg_");
+        if !allowed {
+            let expected =
+                "1 to 40 lower-case letters, digits and _, not starting with a digit or pg_";
+            return Err(Invalid::malformed("schema", schema, expected));
+        }
+        schema.clone_into(&mut self.schema);
+        Ok(self)
     }
 
     /// Checks an event as an append does before it asks the database, without appending it.
@@ -38,7 +73,8 @@ impl Registry {
     /// # Errors
     /// As an append that gets no answer from a database.
     pub fn check(&self, event: &NewEvent) -> Result<(), AppendError> {
-        check::one(&self.snapshot(), event.clone()).map(drop)
+        let prepared = check::prepare(event.clone())?;
+        check::judge(&self.snapshot(), &prepared.event).map(drop)
     }
 
     /// The digest of the schema that an event of this type is checked with. `None`: the type is
@@ -64,8 +100,22 @@ impl Registry {
 
     pub(crate) fn of(snapshot: Snapshot) -> Self {
         Self {
+            #[cfg(feature = "_postgres")]
+            schema: "postrider".to_owned(),
             snapshot: RwLock::new(Arc::new(snapshot)),
         }
+    }
+
+    /// Knows nothing yet; to be filled from a database.
+    #[cfg(feature = "_driver")]
+    pub(crate) fn empty() -> Self {
+        Self::of(Snapshot::default())
+    }
+
+    /// SQL text with the name of the schema, which was checked, in it.
+    #[cfg(feature = "_postgres")]
+    pub(crate) fn statement(&self, sql: &str) -> String {
+        sql.replace("{schema}", &self.schema)
     }
 
     // A panic while the lock is held leaves a whole snapshot behind, the old or the new one.
@@ -74,11 +124,14 @@ impl Registry {
     }
 
     #[cfg(feature = "_driver")]
-    pub(crate) fn replace(&self, snapshot: Snapshot) {
-        *self
+    pub(crate) fn replace(&self, snapshot: Snapshot) -> Arc<Snapshot> {
+        let snapshot = Arc::new(snapshot);
+        let mut kept = self
             .snapshot
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+            .unwrap_or_else(PoisonError::into_inner);
+        *kept = Arc::clone(&snapshot);
+        snapshot
     }
 }
 
@@ -103,10 +156,22 @@ pub fn json_event_type(
 }
 
 /// One state of the registry, whole.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Snapshot {
+    origin: Origin,
     types: BTreeMap<String, BTreeMap<String, Known>>,
     schemas: Schemas,
+}
+
+/// Where a snapshot is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The program brought it along.
+    #[default]
+    Program,
+    /// A database, with this delivery set active.
+    #[cfg(feature = "_driver")]
+    Database { delivery_set: Option<i64> },
 }
 
 /// What is known of an (event type, schema version).
@@ -126,7 +191,7 @@ pub(crate) struct Limit {
 }
 
 impl Snapshot {
-    pub(crate) fn new(event_types: &[EventType]) -> Result<Self, CompileError> {
+    pub(crate) fn new(event_types: &[EventType], origin: Origin) -> Result<Self, CompileError> {
         let schemas = Schemas::compile(event_types)?;
         let mut types = BTreeMap::<String, BTreeMap<String, Known>>::new();
         for event_type in event_types {
@@ -140,7 +205,11 @@ impl Snapshot {
                 .or_default()
                 .insert(event_type.schema_version.clone(), known);
         }
-        Ok(Self { types, schemas })
+        Ok(Self {
+            origin,
+            types,
+            schemas,
+        })
     }
 
     #[cfg(any(test, feature = "_driver"))]
@@ -157,6 +226,29 @@ impl Snapshot {
                 .is_none_or(|tightest| limit.payload_bytes_max < tightest.payload_bytes_max)
         {
             known.limit = Some(limit);
+        }
+    }
+
+    #[cfg(feature = "_driver")]
+    pub(crate) fn is_from_database(&self) -> bool {
+        matches!(self.origin, Origin::Database { .. })
+    }
+
+    /// The delivery set that was active when it was loaded.
+    #[cfg(feature = "_driver")]
+    pub(crate) fn delivery_set(&self) -> Option<i64> {
+        match self.origin {
+            Origin::Program => None,
+            Origin::Database { delivery_set } => delivery_set,
+        }
+    }
+
+    /// Nothing can be appended to the database it is from, whatever the event type.
+    pub(crate) fn lacks_delivery_set(&self) -> bool {
+        match self.origin {
+            Origin::Program => false,
+            #[cfg(feature = "_driver")]
+            Origin::Database { delivery_set } => delivery_set.is_none(),
         }
     }
 

@@ -47,7 +47,7 @@ fn allowed(from: &str, to: &str, reach: Reach) -> Option<bool> {
                 "postrider-consumer",
             ]
             .contains(&to)
-                || (reach == Reach::Optional && to.starts_with("postrider-store-"))
+                || (reach == Reach::Optional && to.starts_with("postrider-store"))
         }
         "postrider-admin" => to == "postrider-relay" || STORE.contains(&to),
         "postrider-conformance" => {
