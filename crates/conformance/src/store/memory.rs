@@ -15,6 +15,14 @@ pub struct Memory(MemoryStore);
 #[derive(Debug)]
 pub struct Caller(Transaction);
 
+impl Memory {
+    /// The store itself, for what the port does not offer.
+    #[must_use]
+    pub fn memory(&self) -> MemoryStore {
+        self.0.clone()
+    }
+}
+
 #[async_trait]
 impl StoreHarness for Memory {
     type Transaction = Caller;
