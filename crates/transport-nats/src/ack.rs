@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use async_nats::{Message, StatusCode};
 use postrider_contract::Receipt;
 use postrider_core::{Class, Outcome, outcome::bounded_detail};
 use serde::Deserialize;
+
+use crate::protocol::Delivered;
+
+/// The status that the server itself answers with when nobody listens.
+const NO_RESPONDERS: u16 = 503;
 
 /// The body of a PubAck, borrowed from the message.
 #[derive(Deserialize)]
@@ -33,14 +37,14 @@ struct ApiError<'a> {
 }
 
 /// The outcome that an answer tells of. `expected`: the stream that must have stored it.
-pub(crate) fn outcome(answer: &Message, expected: &str) -> Outcome {
-    if answer.status == Some(StatusCode::NO_RESPONDERS) {
+pub(crate) fn outcome(answer: &Delivered<'_>, expected: &str) -> Outcome {
+    if answer.status == Some(NO_RESPONDERS) {
         return outage(
             "no_responders",
             "no stream takes this subject, or JetStream is off or has no leader",
         );
     }
-    let Ok(ack) = serde_json::from_slice::<PubAck<'_>>(&answer.payload) else {
+    let Ok(ack) = serde_json::from_slice::<PubAck<'_>>(answer.body) else {
         return unknown(
             "ack_unreadable",
             "the answer is not a JetStream acknowledgement",

@@ -1,10 +1,12 @@
 //! How to reach the servers: everything that may change without changing what is delivered where.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
-use async_nats::{ConnectOptions, ServerAddr};
 use postrider_transport::{Error, Secret};
 use serde::Deserialize;
+use url::Url;
+
+use crate::handshake::creds_parts;
 
 /// Operational settings of one NATS cluster.
 #[derive(Clone, Debug, Deserialize)]
@@ -132,10 +134,57 @@ mod defaults {
     }
 }
 
+/// One address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// `tls://`: no connection without TLS.
+    pub(crate) tls: bool,
+}
+
+impl Server {
+    /// The text may hold a password: errors do not repeat it.
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let url = Url::parse(text).map_err(|_| "is not an address; write nats://host:4222")?;
+        if !matches!(url.scheme(), "nats" | "tls") {
+            return Err("must start with nats:// or tls://");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(
+                "holds credentials; move them to `credentials`, where they are kept out \
+                        of logs",
+            );
+        }
+        let host = url
+            .host_str()
+            .filter(|host| !host.is_empty())
+            .ok_or("names no host")?;
+        if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+            return Err("has more than a host and a port");
+        }
+        Ok(Self {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port: url.port().unwrap_or(4222),
+            tls: url.scheme() == "tls",
+        })
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
 /// A checked [`Connection`].
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) servers: Vec<ServerAddr>,
+    pub(crate) servers: Vec<Server>,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) tls: Tls,
     pub(crate) connect_timeout: Duration,
@@ -151,27 +200,18 @@ impl Settings {
     pub(crate) fn check(connection: Connection) -> Result<Self, Error> {
         let mut servers = Vec::with_capacity(connection.servers.len());
         for (at, text) in connection.servers.iter().enumerate() {
-            // The text may hold a password: errors name its place in the list, not the text.
-            let address: ServerAddr = text.parse().map_err(|_| {
-                invalid(format!(
-                    "servers[{at}] is not an address; write nats://host:4222"
-                ))
-            })?;
-            if address.has_user_pass() {
-                return Err(invalid(format!(
-                    "servers[{at}] holds credentials; move them to `credentials`, where they are \
-                     kept out of logs"
-                )));
-            }
-            if !matches!(address.scheme(), "nats" | "tls") {
-                return Err(invalid(format!(
-                    "servers[{at}] must start with nats:// or tls://"
-                )));
-            }
-            servers.push(address);
+            servers
+                .push(Server::parse(text).map_err(|why| invalid(format!("servers[{at}] {why}")))?);
         }
         if servers.is_empty() {
             return Err(invalid("servers is empty; name at least one".to_owned()));
+        }
+        if let Some(Credentials::Creds(text)) = &connection.credentials
+            && creds_parts(text).is_none()
+        {
+            return Err(invalid(
+                "credentials.creds is not the text of a .creds file".to_owned(),
+            ));
         }
         if connection.tls.cert_file.is_some() != connection.tls.key_file.is_some() {
             return Err(invalid(
@@ -216,51 +256,7 @@ impl Settings {
             provision: connection.provision,
         })
     }
-
-    pub(crate) fn options(&self) -> Result<ConnectOptions, Error> {
-        let mut options = ConnectOptions::new();
-        options = match &self.credentials {
-            None => options,
-            Some(Credentials::Token(token)) => options.token(token.reveal().to_owned()),
-            Some(Credentials::UserPassword { user, password }) => {
-                options.user_and_password(user.clone(), password.reveal().to_owned())
-            }
-            Some(Credentials::NkeySeed(seed)) => options.nkey(seed.reveal().trim().to_owned()),
-            Some(Credentials::Creds(text)) => options.credentials(text.reveal()).map_err(|_| {
-                invalid("credentials.creds is not the text of a .creds file".to_owned())
-            })?,
-        };
-        let tls = &self.tls;
-        if tls.first {
-            options = options.tls_first();
-        }
-        if let Some(ca) = &tls.ca_file {
-            options = options.add_root_certificates(ca.clone());
-        }
-        if let (Some(cert), Some(key)) = (&tls.cert_file, &tls.key_file) {
-            options = options.add_client_certificate(cert.clone(), key.clone());
-        }
-        let in_flight = usize::try_from(self.in_flight_max).unwrap_or(usize::MAX);
-        Ok(options
-            .name("postrider")
-            .custom_inbox_prefix(self.inbox_prefix.clone())
-            .require_tls(tls.required)
-            .connection_timeout(self.connect_timeout)
-            .request_timeout(Some(self.api_timeout))
-            .ping_interval(self.ping_interval)
-            .ignore_discovered_servers()
-            // Rendered subjects are checked once, here.
-            .skip_subject_validation(true)
-            .client_capacity(COMMANDS_MAX)
-            // Room for every acknowledgement that can come at once, late ones included: one that
-            // finds no room would be lost.
-            .subscription_capacity(in_flight * 4))
-    }
 }
-
-/// Commands between us and the client's own task. Small, so that little is accepted by the client
-/// that it has not begun to write; large enough to keep its task busy.
-const COMMANDS_MAX: usize = 256;
 
 /// A stream's inbound queue takes 10,000 messages by default (2.10 and later).
 const IN_FLIGHT_LIMIT: u32 = 10_000;

@@ -14,8 +14,10 @@ use crate::{
     Place,
     ack::outage_until,
     connection::Settings,
+    handshake::Refused,
     inbox::Inbox,
-    link::{ConnectError, Link},
+    link::Link,
+    protocol::ServerInfo,
     stream::{self, Facts, Info},
 };
 
@@ -149,8 +151,8 @@ impl Dial {
                     self.learn(info.as_ref().ok(), &link);
                     return Ok(link);
                 }
-                Err(ConnectError::Unavailable(why)) => last = ("not_connected", why),
-                Err(ConnectError::Misconfigured { code, message }) => last = (code, message),
+                Err(Refused::Unavailable(why)) => last = ("not_connected", why),
+                Err(Refused::Misconfigured { code, message }) => last = (code, message),
             }
         }
         Err(last)
@@ -171,7 +173,7 @@ impl Tries {
 pub(crate) fn needs_a_person(code: &str) -> bool {
     matches!(
         code,
-        "connection" | "not_authorized" | "tls" | "wrong_cluster"
+        "not_authorized" | "tls" | "no_headers" | "wrong_cluster"
     )
 }
 
@@ -205,7 +207,7 @@ pub(crate) enum Checked {
     Unnamed,
 }
 
-fn names(info: &async_nats::ServerInfo) -> Vec<&str> {
+fn names(info: &ServerInfo) -> Vec<&str> {
     let own = (info.server_name != info.server_id).then_some(info.server_name.as_str());
     [info.cluster.as_deref(), info.domain.as_deref(), own]
         .into_iter()

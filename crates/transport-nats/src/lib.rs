@@ -5,11 +5,14 @@ mod ack;
 mod connection;
 mod dial;
 mod flight;
+mod handshake;
 mod headers;
 mod inbox;
 mod link;
 mod lookup;
+mod outbox;
 mod preflight;
+mod protocol;
 mod provision;
 mod stream;
 mod subject;
@@ -46,7 +49,6 @@ use crate::{
     inbox::Inbox,
     link::Link,
     lookup::Wanted,
-    stream::Facts,
 };
 
 /// The `kind` of destinations that this transport serves.
@@ -88,8 +90,6 @@ impl JetStream {
     /// # Errors
     /// [`Error::Misconfigured`] with the field that does not fit.
     pub fn open(destination: &Destination, connection: Connection) -> Result<Self, Error> {
-        // Another default may be installed already, which serves as well.
-        drop(rustls::crypto::ring::default_provider().install_default());
         let settings = Settings::check(connection)?;
         let place = Place::of(destination)?;
         let (sender, receiver) = mpsc::channel(LATE_QUEUE_MAX);
@@ -133,10 +133,9 @@ impl JetStream {
             Ok(found) => found,
             Err(outcome) => return flight.answer_from(0, &outcome),
         };
-        let mut next = 0;
-        while let Some(message) = messages.get(next) {
-            let index = next;
-            next += 1;
+        let bytes_max = self.dial.facts().message_bytes_max;
+        let mut headers = Vec::with_capacity(2_048);
+        for (index, message) in messages.iter().enumerate() {
             if let Some(outcome) = found.remove(&index) {
                 flight.answer(index, outcome);
                 continue;
@@ -145,24 +144,18 @@ impl JetStream {
                 flight.answer(index, held());
                 continue;
             }
-            let (subject, headers) = match self.prepare(message) {
-                Ok(prepared) => prepared,
+            let subject = match self.prepare(message, bytes_max, &mut headers) {
+                Ok(subject) => subject,
                 Err(outcome) => {
                     flight.answer(index, outcome);
                     continue;
                 }
             };
             let outcome = match timeout_at(deadline, link.room()).await {
-                Ok(true) => {
-                    let body = message.body.clone();
-                    match link
-                        .publish(flight, index, subject, headers, body, deadline)
-                        .await
-                    {
-                        Ok(()) => continue,
-                        Err(outcome) => outcome,
-                    }
-                }
+                Ok(true) => match link.publish(flight, index, &subject, &headers, &message.body) {
+                    Ok(()) => continue,
+                    Err(outcome) => outcome,
+                },
                 Ok(false) => outage("not_connected", "the connection ended"),
                 Err(_) => outage("window_full", "earlier messages are not acknowledged"),
             };
@@ -170,11 +163,20 @@ impl JetStream {
         }
     }
 
-    fn prepare(&self, message: &Message) -> Result<(String, async_nats::HeaderMap), Outcome> {
-        self.check(message)?;
-        let subject = self.place.subject.render(&message.routing)?;
-        let headers = headers::map(message, &self.place.stream)?;
-        Ok((subject, headers))
+    /// The subject of a message; its header block goes to `headers`.
+    fn prepare(
+        &self,
+        message: &Message,
+        bytes_max: usize,
+        headers: &mut Vec<u8>,
+    ) -> Result<String, Outcome> {
+        headers::write(message, &self.place.stream, headers)?;
+        let bytes = headers.len() + message.body.len();
+        if bytes > bytes_max {
+            let detail = format!("{bytes} bytes with headers; server and stream take {bytes_max}");
+            return Err(rejected("message_too_large", &detail));
+        }
+        self.place.subject.render(&message.routing)
     }
 
     /// Looks for the messages whose first send the stream may have forgotten, and answers those
@@ -333,16 +335,8 @@ impl Transport for JetStream {
     }
 
     fn check(&self, message: &Message) -> Result<(), Outcome> {
-        let Facts {
-            message_bytes_max, ..
-        } = self.dial.facts();
-        let bytes = headers::bytes(message, &self.place.stream);
-        if bytes > message_bytes_max {
-            let detail =
-                format!("{bytes} bytes with headers; server and stream take {message_bytes_max}");
-            return Err(rejected("message_too_large", &detail));
-        }
-        Ok(())
+        let bytes_max = self.dial.facts().message_bytes_max;
+        self.prepare(message, bytes_max, &mut Vec::new()).map(drop)
     }
 
     async fn send(&self, batch: Batch, answers: mpsc::UnboundedSender<Answer>) {

@@ -1,59 +1,60 @@
 //! One connection and what is on its way over it.
 //!
-//! The client library reconnects by itself, and then sends what it still holds: a message could
-//! go out long after it was given up. So each library client lives for one connection only. Right
-//! after the handshake its list of servers is replaced by an address that nothing listens on, and
-//! when the connection ends, the client ends with everything it had not written. Reconnecting is
-//! ours ([`crate::JetStream`]), with a new client.
+//! A connection is never reconnected. When it ends, what was not written is thrown away, and what
+//! may have been written is unknown: nothing is ever sent after it was given up. Connecting again
+//! is [`crate::dial::Dial`]'s, with a new link.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
-use async_nats::{Client, Event, HeaderMap, ServerAddr, ServerInfo, Subscriber, jetstream};
-use bytes::Bytes;
-use futures::StreamExt;
+use bytes::{Buf, BytesMut};
 use postrider_contract::{EventId, Receipt};
 use postrider_core::Outcome;
 use tokio::{
-    sync::{Notify, Semaphore},
+    io::{AsyncReadExt, ReadHalf, WriteHalf},
+    sync::{Semaphore, oneshot},
     task::JoinHandle,
-    time::{Instant, timeout_at},
+    time::{MissedTickBehavior, interval, timeout},
 };
 
 use crate::{
     ack::{self, outage, unknown},
-    connection::Settings,
+    connection::{Server, Settings},
     flight::Flight,
+    handshake::{self, Refused, Socket},
     inbox::Inbox,
+    outbox::{Closed, Outbox, Publish},
+    protocol::{Delivered, Garbled, Op, ServerInfo, parse},
 };
 
 /// Refused subjects remembered per connection, some 50 bytes each.
 const REFUSED_MAX: usize = 1_000;
 
-/// Nothing listens on port 0, and connecting to it fails at once.
-const NOWHERE: &str = "nats://127.0.0.1:0";
+/// Pings without an answer that end a connection.
+const PINGS_MAX: u32 = 3;
 
 /// One live or ended connection.
 pub(crate) struct Link {
-    pub(crate) context: jetstream::Context,
-    client: Client,
     info: ServerInfo,
     shared: Arc<Shared>,
-    reader: JoinHandle<()>,
+    api_timeout: Duration,
+    tasks: [JoinHandle<()>; 2],
 }
 
 /// What the tasks of a connection share with its senders.
 struct Shared {
     ring: Mutex<Ring>,
     window: Semaphore,
+    outbox: Outbox,
+    questions: Mutex<Questions>,
     ended: AtomicBool,
-    at_end: Notify,
     leaving: AtomicBool,
     stream: String,
     inbox: Arc<Inbox>,
@@ -73,23 +74,29 @@ struct Ring {
 struct Waiting {
     flight: Arc<Flight>,
     index: usize,
+    /// Where its bytes start in all that this connection sends.
+    start: u64,
 }
 
-/// Why a connection could not be made.
-#[derive(Debug)]
-pub(crate) enum ConnectError {
-    Unavailable(String),
-    Misconfigured { code: &'static str, message: String },
+/// Questions to the JetStream API, by token.
+#[derive(Default)]
+struct Questions {
+    asked: u64,
+    open: HashMap<u64, oneshot::Sender<Vec<u8>>>,
 }
+
+/// The mark of a question's token, which no message's token has.
+const QUESTION: u64 = 1 << 63;
 
 impl Link {
     /// Connects to one server.
     pub(crate) async fn connect(
         settings: &Settings,
-        server: &ServerAddr,
+        server: &Server,
         stream: &str,
         inbox: Arc<Inbox>,
-    ) -> Result<Self, ConnectError> {
+    ) -> Result<Self, Refused> {
+        let ready = handshake::connect(settings, server).await?;
         let in_flight = usize::try_from(settings.in_flight_max).unwrap_or(usize::MAX);
         let shared = Arc::new(Shared {
             ring: Mutex::new(Ring {
@@ -100,43 +107,32 @@ impl Link {
                 refused: BTreeSet::new(),
             }),
             window: Semaphore::new(in_flight),
+            outbox: Outbox::default(),
+            questions: Mutex::default(),
             ended: AtomicBool::new(false),
-            at_end: Notify::new(),
-            leaving: AtomicBool::new(false),
+            leaving: AtomicBool::new(ready.info.ldm),
             stream: stream.to_owned(),
             inbox,
         });
-        let options = settings
-            .options()
-            .map_err(|error| ConnectError::Misconfigured {
-                code: "connection",
-                message: error.to_string(),
-            })?;
-        let watcher = Arc::clone(&shared);
-        let client = options
-            .max_reconnects(1)
-            .event_callback(move |event| {
-                watcher.heed(&event);
-                std::future::ready(())
-            })
-            .connect(server.clone())
-            .await
-            .map_err(|error| refused(server, &error))?;
-        client
-            .set_server_pool(NOWHERE)
-            .await
-            .map_err(|_| ConnectError::Unavailable("the connection ended at once".to_owned()))?;
-        let answers = client
-            .subscribe(shared.inbox.subscription())
-            .await
-            .map_err(|_| ConnectError::Unavailable("the connection ended at once".to_owned()))?;
-        let reader = tokio::spawn(read(answers, Arc::clone(&shared)));
-        Ok(Self {
-            context: jetstream::new(client.clone()),
-            info: client.server_info(),
-            client,
-            shared,
+        shared
+            .outbox
+            .line(&format!("SUB {} 1", shared.inbox.subscription()));
+        let (reader, writer) = tokio::io::split(ready.socket);
+        let reading = read(
             reader,
+            ready.rest,
+            Arc::clone(&shared),
+            settings.ping_interval,
+        );
+        let tasks = [
+            tokio::spawn(reading),
+            tokio::spawn(write(writer, Arc::clone(&shared))),
+        ];
+        Ok(Self {
+            info: ready.info,
+            shared,
+            api_timeout: settings.api_timeout,
+            tasks,
         })
     }
 
@@ -156,67 +152,94 @@ impl Link {
 
     /// Waits until one more message may be in flight; `false`: the connection ended.
     pub(crate) async fn room(&self) -> bool {
-        if let Ok(permit) = self.shared.window.try_acquire() {
-            permit.forget();
-            return self.is_alive();
-        }
-        let ended = self.shared.at_end.notified();
-        tokio::pin!(ended);
-        ended.as_mut().enable();
-        if !self.is_alive() {
+        let permit = match self.shared.window.try_acquire() {
+            Ok(permit) => permit,
+            // Closed with the connection, which wakes the waiters.
+            Err(_) => match self.shared.window.acquire().await {
+                Ok(permit) => permit,
+                Err(_) => return false,
+            },
+        };
+        if self.shared.outbox.room().await.is_err() {
             return false;
         }
-        tokio::select! {
-            permit = self.shared.window.acquire() => match permit {
-                Ok(permit) => {
-                    permit.forget();
-                    true
-                }
-                Err(_) => false,
-            },
-            () = ended => false,
-        }
+        permit.forget();
+        true
     }
 
     /// Hands one message to the connection, taking the room that was waited for. From then on the
     /// connection answers for it. `Err`: it never will, and nothing was written.
-    pub(crate) async fn publish(
+    pub(crate) fn publish(
         &self,
         flight: &Arc<Flight>,
         index: usize,
-        subject: String,
-        headers: HeaderMap,
-        body: Bytes,
-        deadline: Instant,
+        subject: &str,
+        headers: &[u8],
+        body: &[u8],
     ) -> Result<(), Outcome> {
-        let waiting = Waiting {
-            flight: Arc::clone(flight),
-            index,
+        // One lock over both: the answer cannot come before the message waits for it, and the
+        // connection's end cannot fall between the two.
+        let mut ring = self.shared.ring();
+        if ring.closed {
+            return Err(never_written());
+        }
+        let token = ring.next();
+        let reply = self.shared.inbox.reply_subject(token);
+        let publish = Publish {
+            subject,
+            reply: &reply,
+            headers,
+            body,
         };
-        let Some(token) = self.shared.ring().push(waiting) else {
-            return Err(disconnected());
+        match self.shared.outbox.publish(&publish) {
+            Ok(start) => {
+                ring.push(Waiting {
+                    flight: Arc::clone(flight),
+                    index,
+                    start,
+                });
+                Ok(())
+            }
+            Err(Closed) => Err(never_written()),
+        }
+    }
+
+    /// Asks the JetStream API; the answer's body.
+    pub(crate) async fn ask(&self, subject: &str, body: &[u8]) -> Result<Vec<u8>, String> {
+        let (sender, answer) = oneshot::channel();
+        let token = {
+            let mut questions = self.shared.questions();
+            questions.asked += 1;
+            let token = QUESTION | questions.asked;
+            questions.open.insert(token, sender);
+            token
         };
-        let handing = Handing {
+        let _asked = Asked {
             shared: &self.shared,
             token,
         };
         let reply = self.shared.inbox.reply_subject(token);
-        let handed = self
-            .client
-            .publish_with_reply_and_headers(subject, reply, headers, body);
-        match timeout_at(deadline, handed).await {
-            Ok(Ok(())) => {
-                handing.done();
-                Ok(())
-            }
-            // The client did not take it. If the connection ended meanwhile and answered for the
-            // message, that answer stands.
-            Ok(Err(_)) if handing.take_back() => Err(disconnected()),
-            Err(_) if handing.take_back() => Err(outage(
-                "window_full",
-                "the connection takes no more messages",
-            )),
-            Ok(Err(_)) | Err(_) => Ok(()),
+        let subject = format!("$JS.API.{subject}");
+        let publish = Publish {
+            subject: &subject,
+            reply: &reply,
+            headers: b"",
+            body,
+        };
+        let asked = self
+            .shared
+            .outbox
+            .room()
+            .await
+            .and_then(|()| self.shared.outbox.publish(&publish));
+        if asked.is_err() {
+            return Err("the connection ended".to_owned());
+        }
+        match timeout(self.api_timeout, answer).await {
+            Ok(Ok(body)) if body.is_empty() => Err("nobody answers for JetStream".to_owned()),
+            Ok(Ok(body)) => Ok(body),
+            Ok(Err(_)) => Err("the connection ended".to_owned()),
+            Err(_) => Err(format!("no answer within {:?}", self.api_timeout)),
         }
     }
 
@@ -240,7 +263,9 @@ impl Link {
     /// Ends the connection. What is in flight becomes unknown.
     pub(crate) fn end(&self) {
         self.shared.end();
-        self.reader.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 
@@ -259,32 +284,15 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A message between the ring and the client's queue: if this is dropped, it was never handed
-/// over, and nobody will answer for it.
-struct Handing<'a> {
+/// A question that somebody waits for, until this is dropped.
+struct Asked<'a> {
     shared: &'a Shared,
     token: u64,
 }
 
-impl Handing<'_> {
-    /// The client has it.
-    fn done(self) {
-        std::mem::forget(self);
-    }
-
-    /// The client does not have it. `false`: it was answered already.
-    fn take_back(&self) -> bool {
-        let is_open = self.shared.ring().take(self.token).is_some();
-        if is_open {
-            self.shared.window.add_permits(1);
-        }
-        is_open
-    }
-}
-
-impl Drop for Handing<'_> {
+impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.take_back();
+        self.shared.questions().open.remove(&self.token);
     }
 }
 
@@ -294,49 +302,58 @@ impl Shared {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heed(&self, event: &Event) {
-        match event {
-            Event::Disconnected | Event::Closed => self.end(),
-            Event::LameDuckMode => self.leaving.store(true, Ordering::Release),
-            Event::ServerError(error) => {
-                if let Some(subject) = refused_subject(&error.to_string()) {
-                    self.refuse(&subject);
-                }
-            }
-            Event::Connected | Event::Draining | Event::SlowConsumer(_) | Event::ClientError(_) => {
-            }
-        }
+    fn questions(&self) -> MutexGuard<'_, Questions> {
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything in flight was handed to a connection that ended: written or not, we cannot know.
+    /// What the writer took may have arrived, and nobody can know; what it did not take never left.
     fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        let (first, waiting) = {
+        let (first, waiting, taken) = {
             let mut ring = self.ring();
             ring.closed = true;
             let first = ring.first;
             ring.first += ring.waiting.len() as u64;
-            (first, std::mem::take(&mut ring.waiting))
+            (
+                first,
+                std::mem::take(&mut ring.waiting),
+                self.outbox.close(),
+            )
         };
         self.window.close();
-        self.at_end.notify_waiters();
+        self.questions().open.clear();
         let waiting = waiting.into_iter().zip(first..);
         let waiting: Vec<_> = waiting
             .filter_map(|(slot, token)| Some((token, slot?)))
             .collect();
-        self.inbox.hope_for(
-            waiting
-                .iter()
-                .map(|(token, waiting)| (*token, waiting.event_id())),
-        );
+        let written = waiting.iter().filter(|(_, waiting)| waiting.start < taken);
+        self.inbox
+            .hope_for(written.map(|(token, waiting)| (*token, waiting.event_id())));
         for (_, waiting) in waiting {
-            waiting.flight.answer(
-                waiting.index,
+            let outcome = if waiting.start < taken {
                 unknown(
                     "connection_lost",
                     "the connection ended before the acknowledgement",
-                ),
-            );
+                )
+            } else {
+                never_written()
+            };
+            waiting.flight.answer(waiting.index, outcome);
+        }
+    }
+
+    fn deliver(&self, delivered: &Delivered<'_>) {
+        let Some(token) = self.inbox.token(delivered.subject) else {
+            tracing::warn!("an answer came that belongs to nothing");
+            return;
+        };
+        if token & QUESTION == 0 {
+            self.settle(token, delivered);
+        } else if let Some(question) = self.questions().open.remove(&token) {
+            // An empty body (503) says that nobody is there. Who asked may be gone.
+            drop(question.send(delivered.body.to_vec()));
         }
     }
 
@@ -367,7 +384,7 @@ impl Shared {
         }
     }
 
-    fn settle(&self, token: u64, answer: &async_nats::Message) {
+    fn settle(&self, token: u64, answer: &Delivered<'_>) {
         let outcome = ack::outcome(answer, &self.stream);
         if let Outcome::Acknowledged(Receipt::JetStream {
             sequence,
@@ -398,14 +415,13 @@ impl Waiting {
 }
 
 impl Ring {
-    /// `None`: the connection ended.
-    fn push(&mut self, waiting: Waiting) -> Option<u64> {
-        if self.closed {
-            return None;
-        }
-        let token = self.first + self.waiting.len() as u64;
+    /// The token of the next message.
+    fn next(&self) -> u64 {
+        self.first + self.waiting.len() as u64
+    }
+
+    fn push(&mut self, waiting: Waiting) {
         self.waiting.push_back(Some(waiting));
-        Some(token)
     }
 
     fn take(&mut self, token: u64) -> Option<Waiting> {
@@ -443,46 +459,89 @@ impl Ring {
     }
 }
 
-/// Takes the answers of one connection until it ends.
-async fn read(mut answers: Subscriber, shared: Arc<Shared>) {
-    while let Some(answer) = answers.next().await {
-        match shared.inbox.token(&answer.subject) {
-            Some(token) => shared.settle(token, &answer),
-            None => tracing::warn!("an answer came that belongs to no message"),
+/// Reads until the connection ends, and pings while it is quiet.
+async fn read(
+    mut socket: ReadHalf<Box<dyn Socket>>,
+    mut bytes: BytesMut,
+    shared: Arc<Shared>,
+    ping_interval: Duration,
+) {
+    let mut pings = interval(ping_interval);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pings.tick().await;
+    let mut unanswered = 0;
+    loop {
+        match heed(&mut bytes, &shared) {
+            Ok(true) => unanswered = 0,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the connection is given up");
+                break;
+            }
+        }
+        bytes.reserve(READ_BYTES);
+        tokio::select! {
+            read = socket.read_buf(&mut bytes) => match read {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            },
+            _ = pings.tick() => {
+                if unanswered >= PINGS_MAX {
+                    break;
+                }
+                unanswered += 1;
+                shared.outbox.line("PING");
+            }
         }
     }
     shared.end();
 }
 
-fn disconnected() -> Outcome {
+/// Room for one read.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Handles every whole operation in `bytes`; whether there was one.
+fn heed(bytes: &mut BytesMut, shared: &Shared) -> Result<bool, Garbled> {
+    let mut any = false;
+    while let Some((op, length)) = parse(bytes)? {
+        any = true;
+        match op {
+            Op::Message(delivered) => shared.deliver(&delivered),
+            Op::Ping => shared.outbox.line("PONG"),
+            Op::Pong | Op::Ok => {}
+            Op::Info(json) => {
+                let info = serde_json::from_slice::<ServerInfo>(json);
+                if info.is_ok_and(|info| info.ldm) {
+                    shared.leaving.store(true, Ordering::Release);
+                }
+            }
+            // Of other errors the server's own next step, closing the connection, is what counts.
+            Op::Error(text) => match refused_subject(text) {
+                Some(subject) => shared.refuse(subject),
+                None => tracing::warn!(error = text, "the server complains"),
+            },
+        }
+        bytes.advance(length);
+    }
+    Ok(any)
+}
+
+async fn write(mut socket: WriteHalf<Box<dyn Socket>>, shared: Arc<Shared>) {
+    // Whether it failed or was closed: the connection is over.
+    drop(shared.outbox.write_to(&mut socket).await);
+    shared.end();
+}
+
+fn never_written() -> Outcome {
     outage(
         "not_connected",
-        "the connection ended before this message was handed to it",
+        "the connection ended before this message was written to it",
     )
 }
 
-fn refused(server: &ServerAddr, error: &async_nats::ConnectError) -> ConnectError {
-    use async_nats::ConnectErrorKind as Kind;
-    let place = format!("{}:{}", server.host(), server.port());
-    match error.kind() {
-        Kind::AuthorizationViolation | Kind::Authentication => ConnectError::Misconfigured {
-            code: "not_authorized",
-            message: format!("{place} refuses these credentials"),
-        },
-        Kind::Tls => ConnectError::Misconfigured {
-            code: "tls",
-            message: format!("TLS with {place} failed; check the authorities and certificates"),
-        },
-        Kind::ServerParse | Kind::Dns | Kind::TimedOut | Kind::Io | Kind::MaxReconnects => {
-            ConnectError::Unavailable(format!("{place} cannot be reached: {}", error.kind()))
-        }
-    }
-}
-
 /// The subject of `Permissions Violation for Publish to "x"`.
-fn refused_subject(error: &str) -> Option<String> {
+fn refused_subject(error: &str) -> Option<&str> {
     let lower = error.to_ascii_lowercase();
     let at = lower.find("permissions violation for publish to ")?;
-    let subject = error.get(at..)?.split('"').nth(1)?;
-    Some(subject.to_owned())
+    error.get(at..)?.split('"').nth(1)
 }

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::response::Response;
 use base64::Engine as _;
 use postrider_transport::Error;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -123,6 +122,21 @@ impl From<ApiError> for Error {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer<A> {
+    Error { error: Fault },
+    Good(A),
+}
+
+#[derive(Deserialize)]
+struct Fault {
+    #[serde(default)]
+    err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
 /// Asks the JetStream API.
 pub(crate) async fn ask<Q: Serialize + Sync, A: DeserializeOwned>(
     link: &Link,
@@ -130,18 +144,20 @@ pub(crate) async fn ask<Q: Serialize + Sync, A: DeserializeOwned>(
     stream: &str,
     question: &Q,
 ) -> Result<A, ApiError> {
-    let subject = format!("{call}.{stream}");
-    match link.context.request(subject, question).await {
-        Ok(Response::Ok(answer)) => Ok(answer),
-        Ok(Response::Err { error }) => Err(ApiError::Refused {
+    let silent = |why: String| ApiError::Silent { call, why };
+    let question = serde_json::to_vec(question).map_err(|error| silent(error.to_string()))?;
+    let answer = link
+        .ask(&format!("{call}.{stream}"), &question)
+        .await
+        .map_err(silent)?;
+    match serde_json::from_slice(&answer) {
+        Ok(Answer::Good(answer)) => Ok(answer),
+        Ok(Answer::Error { error }) => Err(ApiError::Refused {
             call,
-            code: error.error_code().0,
-            description: error.to_string(),
+            code: error.err_code,
+            description: error.description,
         }),
-        Err(error) => Err(ApiError::Silent {
-            call,
-            why: error.kind().to_string(),
-        }),
+        Err(_) => Err(silent("the answer cannot be read".to_owned())),
     }
 }
 

@@ -290,7 +290,8 @@ async fn sec_1_no_secret_is_shown_anywhere() {
         serde_json::json!({ "user_password": { "user": "relay", "password": "S3CRET6" } }),
         serde_json::json!({ "token": "S3CRET6" }),
         serde_json::json!({ "nkey_seed": "S3CRET6" }),
-        serde_json::json!({ "creds": "S3CRET6" }),
+        serde_json::json!({ "creds":
+            "-----BEGIN NATS USER JWT-----\nS3CRET6\n-----BEGIN USER NKEY SEED-----\nS3CRET6\n" }),
     ] {
         let settings: Connection = serde_json::from_value(serde_json::json!({
             "servers": [harness.server.url()],
