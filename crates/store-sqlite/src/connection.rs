@@ -104,6 +104,7 @@ pub(crate) struct Pool {
     access: Access,
     turns: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
+    work_max: Duration,
 }
 
 impl Pool {
@@ -115,6 +116,7 @@ impl Pool {
             access,
             turns: Arc::new(Semaphore::new(size)),
             idle: Arc::new(Mutex::new(vec![first])),
+            work_max: WORK_MAX,
         })
     }
 
@@ -145,7 +147,7 @@ impl Pool {
             drop(turn);
             result
         });
-        let joined = match tokio::time::timeout(WORK_MAX, &mut task).await {
+        let joined = match tokio::time::timeout(self.work_max, &mut task).await {
             Ok(joined) => joined,
             Err(_) => {
                 if let Some(handle) = interrupt.get() {
@@ -240,5 +242,97 @@ fn unavailable(message: String) -> StoreError {
     StoreError::Unavailable {
         message,
         source: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::{ErrorCode, ffi};
+
+    use super::*;
+
+    fn file() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("app.db");
+        let connection = open(&path, Access::Create).unwrap();
+        connection
+            .execute_batch("CREATE TABLE t (n INTEGER)")
+            .unwrap();
+        (folder, path)
+    }
+
+    fn count(connection: &Connection) -> i64 {
+        connection
+            .query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+            .unwrap()
+    }
+
+    #[test]
+    fn sql_1_a_busy_unit_runs_again_as_a_whole() {
+        let (_folder, path) = file();
+        let mut connection = open(&path, Access::Write).unwrap();
+        let mut runs = 0;
+        let answer = write(&mut connection, &Clock::Database, |transaction, _| {
+            runs += 1;
+            transaction.execute("INSERT INTO t VALUES (1)", [])?;
+            if runs < 3 {
+                let busy = ffi::Error::new(ffi::SQLITE_BUSY_SNAPSHOT);
+                return Err(Fault::Sql(rusqlite::Error::SqliteFailure(busy, None)));
+            }
+            Ok(Ok::<_, StoreError>(runs))
+        });
+        assert_eq!(answer.unwrap().unwrap(), 3);
+        assert_eq!(count(&connection), 1, "the first two runs left nothing");
+    }
+
+    #[test]
+    fn a_unit_that_refuses_leaves_nothing() {
+        let (_folder, path) = file();
+        let mut connection = open(&path, Access::Write).unwrap();
+        let refused = write(&mut connection, &Clock::Database, |transaction, _| {
+            transaction.execute("INSERT INTO t VALUES (1)", [])?;
+            Ok(Err::<(), _>("no"))
+        });
+        assert_eq!(refused.unwrap(), Err("no"));
+        assert_eq!(count(&connection), 0);
+    }
+
+    #[tokio::test]
+    async fn work_that_takes_too_long_is_interrupted_and_gives_its_connection_back() {
+        let (_folder, path) = file();
+        let mut pool = Pool::open(&path, Access::Read, 1).unwrap();
+        pool.work_max = Duration::from_millis(20);
+        let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+        let interrupted = pool
+            .run(move |connection| {
+                read(connection, &Clock::Database, |transaction, _| {
+                    Ok(transaction.query_row(endless, [], |row| row.get::<_, i64>(0))?)
+                })
+            })
+            .await;
+        let Err(StoreError::Unavailable { source, .. }) = interrupted else {
+            panic!("{interrupted:?}");
+        };
+        let source: &rusqlite::Error = source.as_ref().and_then(|s| s.downcast_ref()).unwrap();
+        assert_eq!(
+            source.sqlite_error_code(),
+            Some(ErrorCode::OperationInterrupted)
+        );
+        pool.work_max = WORK_MAX;
+        let counted = pool.run(|connection| Ok(count(connection))).await;
+        assert_eq!(counted.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_one_connection_and_one_answer() {
+        let (_folder, path) = file();
+        let pool = Pool::open(&path, Access::Read, 1).unwrap();
+        let lost = pool.run::<()>(|_| panic!("a bug in the work")).await;
+        assert!(
+            matches!(lost, Err(StoreError::Unavailable { .. })),
+            "{lost:?}"
+        );
+        let counted = pool.run(|connection| Ok(count(connection))).await;
+        assert_eq!(counted.unwrap(), 0);
     }
 }
