@@ -1,0 +1,185 @@
+//! Whether a relay does its work. Pure: the facts were read before.
+
+use postrider_relay::{DestinationStatus, Status};
+use postrider_store::control::SchemaStatus;
+use serde::Serialize;
+
+/// The answer of `/readyz`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Readiness {
+    /// There is no reason against it.
+    pub ready: bool,
+    pub stopping: bool,
+    /// Another dispatcher holds the exclusive lease; this one waits, which is what it was asked.
+    pub standby: bool,
+    pub schema_version: Option<u32>,
+    pub reasons: Vec<Reason>,
+    pub destinations: Vec<Destination>,
+}
+
+/// Why a relay is not ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    /// A stable word: `stopping`, `store`, `schema`, `session`, `destination`.
+    pub what: &'static str,
+    pub message: String,
+}
+
+/// One destination as this relay sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Destination {
+    pub name: String,
+    pub generation: u64,
+    pub ready: bool,
+    pub lanes_held: usize,
+    pub lanes: u16,
+    /// Warnings of the preflight too.
+    pub problems: Vec<String>,
+}
+
+pub(crate) fn judge(status: &Status, schema: &Result<SchemaStatus, String>) -> Readiness {
+    let mut reasons = Vec::new();
+    let mut because = |what: &'static str, message: String| reasons.push(Reason { what, message });
+    let standby = status.exclusive_held_by.is_some();
+    if status.stopping {
+        because("stopping", "the relay was asked to stop".to_owned());
+    }
+    let schema_version = match schema {
+        Ok(SchemaStatus::Current { version }) => Some(*version),
+        Ok(other) => {
+            because("schema", words(other));
+            None
+        }
+        Err(error) => {
+            because("store", error.clone());
+            None
+        }
+    };
+    if let Some(problem) = &status.store_problem {
+        because("store", problem.clone());
+    }
+    if status.session.is_none() && !standby && !status.stopping {
+        because("session", "no session is open yet".to_owned());
+    }
+    let destinations: Vec<Destination> = status.destinations.iter().map(destination).collect();
+    for destination in destinations.iter().filter(|one| !one.ready) {
+        because(
+            "destination",
+            format!(
+                "{}#{}: {}",
+                destination.name,
+                destination.generation,
+                destination.problems.join("; ")
+            ),
+        );
+    }
+    Readiness {
+        ready: reasons.is_empty(),
+        stopping: status.stopping,
+        standby,
+        schema_version,
+        reasons,
+        destinations,
+    }
+}
+
+fn words(schema: &SchemaStatus) -> String {
+    match schema {
+        SchemaStatus::Missing => "the database has no schema: postrider migrate".to_owned(),
+        SchemaStatus::Current { version } => format!("version {version}"),
+        SchemaStatus::Older { found, expected } => {
+            format!("version {found}, {expected} is needed: postrider migrate")
+        }
+        SchemaStatus::Newer { found, expected } => {
+            format!("version {found}, only {expected} is known: use a newer postrider")
+        }
+        SchemaStatus::Altered { version } => format!("migration {version} was altered by hand"),
+    }
+}
+
+fn destination(status: &DestinationStatus) -> Destination {
+    let problems = match &status.preflight {
+        Ok(problems) => problems
+            .iter()
+            .map(|problem| format!("{}: {}", problem.code, problem.message))
+            .collect(),
+        Err(error) => vec![error.clone()],
+    };
+    Destination {
+        name: status.name.clone(),
+        generation: status.generation,
+        ready: status.is_ready(),
+        lanes_held: status.lanes_held,
+        lanes: status.lanes,
+        problems,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_core::{DestinationId, SessionId};
+
+    use super::*;
+
+    fn status(preflight: Result<(), &str>) -> Status {
+        Status {
+            session: Some(SessionId(Default::default())),
+            destinations: vec![DestinationStatus {
+                id: DestinationId(1),
+                name: "orders".to_owned(),
+                generation: 2,
+                preflight: preflight.map(|()| Vec::new()).map_err(str::to_owned),
+                lanes_held: 3,
+                lanes: 16,
+            }],
+            ..Status::default()
+        }
+    }
+
+    fn current() -> Result<SchemaStatus, String> {
+        Ok(SchemaStatus::Current { version: 4 })
+    }
+
+    /// The reasons for a status.
+    fn check(status: &Status, schema: &Result<SchemaStatus, String>, expect: &[&str]) {
+        let readiness = judge(status, schema);
+        let words: Vec<&str> = readiness.reasons.iter().map(|one| one.what).collect();
+        assert_eq!(words, expect);
+        assert_eq!(readiness.ready, expect.is_empty());
+    }
+
+    #[test]
+    fn every_reason_is_named() {
+        check(&status(Ok(())), &current(), &[]);
+        check(&status(Err("refused")), &current(), &["destination"]);
+        check(&status(Ok(())), &Err("gone".to_owned()), &["store"]);
+        let older = Ok(SchemaStatus::Older {
+            found: 3,
+            expected: 4,
+        });
+        check(&status(Ok(())), &older, &["schema"]);
+        let no_session = Status {
+            session: None,
+            ..status(Ok(()))
+        };
+        check(&no_session, &current(), &["session"]);
+        let stopping = Status {
+            stopping: true,
+            ..no_session.clone()
+        };
+        check(&stopping, &current(), &["stopping"]);
+    }
+
+    #[test]
+    fn a_dispatcher_that_waits_for_the_lease_is_ready() {
+        let standby = Status {
+            session: None,
+            exclusive_held_by: Some("other".to_owned()),
+            ..status(Ok(()))
+        };
+        check(&standby, &current(), &[]);
+        assert!(judge(&standby, &current()).standby);
+    }
+}
