@@ -54,19 +54,39 @@ async fn killed_at_any_moment_nothing_is_lost_and_each_event_has_one_receipt() -
     appending.await??;
     let last = Command::from(relay(&url, &nats.url(), true)).output();
     let last = tokio::time::timeout(Duration::from_secs(90), last).await??;
-    ensure!(last.status.success(), "{}", String::from_utf8_lossy(&last.stderr));
+    ensure!(
+        last.status.success(),
+        "{}",
+        String::from_utf8_lossy(&last.stderr)
+    );
 
     let events = u64::try_from(EVENTS)?;
     let count = |query: &'static str| number(&url, query);
-    assert_eq!(count("select count(*)::text from postrider.events").await?, events);
-    assert_eq!(count("select count(*)::text from postrider.deliveries").await?, 0);
-    assert_eq!(count("select count(*)::text from postrider.receipts").await?, events);
+    assert_eq!(
+        count("select count(*)::text from postrider.events").await?,
+        events
+    );
+    assert_eq!(
+        count("select count(*)::text from postrider.deliveries").await?,
+        0
+    );
+    assert_eq!(
+        count("select count(*)::text from postrider.receipts").await?,
+        events
+    );
     assert_eq!(
         count("select count(distinct event_id)::text from postrider.receipts").await?,
         events
     );
-    assert_eq!(count("select count(*)::text from postrider.quarantine").await?, 0);
-    assert_eq!(setup::stored(&stream, "KILLED").await?, events, "one message for each event");
+    assert_eq!(
+        count("select count(*)::text from postrider.quarantine").await?,
+        0
+    );
+    assert_eq!(
+        setup::stored(&stream, "KILLED").await?,
+        events,
+        "one message for each event"
+    );
     Ok(())
 }
 
@@ -80,11 +100,15 @@ async fn the_same_process_goes_on_when_nats_comes_back() -> Result<()> {
     program.spawn(relay(&url, &nats.url(), false))?;
     setup::backlog(&store, 500, 300).await?;
     let delivered = async |count: u64| {
-        eventually(Duration::from_secs(60), "the events have receipts", || async {
-            number(&url, "select count(*)::text from postrider.receipts")
-                .await
-                .is_ok_and(|receipts| receipts == count)
-        })
+        eventually(
+            Duration::from_secs(60),
+            "the events have receipts",
+            || async {
+                number(&url, "select count(*)::text from postrider.receipts")
+                    .await
+                    .is_ok_and(|receipts| receipts == count)
+            },
+        )
         .await
     };
     delivered(500).await?;
@@ -92,7 +116,11 @@ async fn the_same_process_goes_on_when_nats_comes_back() -> Result<()> {
     setup::backlog(&store, 500, 300).await?;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let charged = "select count(*)::text from postrider.deliveries where attempts > 0";
-    assert_eq!(number(&url, charged).await?, 0, "an outage costs no attempt");
+    assert_eq!(
+        number(&url, charged).await?,
+        0,
+        "an outage costs no attempt"
+    );
     nats.restart().await?;
     delivered(1_000).await?;
     let context = async_nats::jetstream::new(async_nats::connect(nats.url()).await?);
