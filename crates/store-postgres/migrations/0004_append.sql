@@ -644,7 +644,8 @@ $$;
 -- The same from one JSON array of objects, whose members are named as append's arguments. The
 -- payload's bytes are those of the string `payload`, of the base64 text `payload_base64`, or of
 -- the JSON value `payload_json` exactly as it is written in the document. The document is `json`,
--- not `jsonb`, which would reorder keys and rewrite numbers.
+-- not `jsonb`, which would reorder keys and rewrite numbers. A value with an escaped NUL or half a
+-- surrogate pair cannot be taken out of a document: give its text as `payload`.
 create function {schema}.append_batch(events json)
 returns table (event_id uuid, "position" bigint, already boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -658,38 +659,48 @@ begin
     if json_typeof(events) is distinct from 'array' then
         perform {schema}.refuse_field('events', 'is not a JSON array of objects; give one');
     end if;
-    for item in select value from json_array_elements(events) value loop
-        if json_typeof(item) <> 'object' then
-            perform {schema}.refuse_field(format('events[%s]', number), 'is not an object; give one');
-        end if;
-        select string_agg(key, ', ') into unknown from (
-            select key from json_object_keys(item) key
-            where key not in ('event_type', 'payload', 'payload_base64', 'payload_json',
-                'aggregate_type', 'aggregate_id', 'schema_version', 'event_id', 'tenant',
-                'aggregate_version', 'content_type', 'partition_key', 'actor', 'request_id',
-                'correlation_id', 'causation_id', 'operation_id', 'occurred_at', 'traceparent',
-                'tracestate', 'headers')
-            union all
-            select key || ' (twice)' from json_object_keys(item) key group by key having count(*) > 1
-        ) k;
-        if unknown is not null then
-            perform {schema}.refuse_field(format('events[%s]', number), format('has members that are not known here: %s; remove them', left(unknown, 200)));
-        end if;
-        if num_nonnulls(item ->> 'payload', item ->> 'payload_base64', item -> 'payload_json') <> 1 then
-            perform {schema}.refuse_field(format('events[%s].payload', number), 'must be given once, as payload, payload_base64 or payload_json');
-        end if;
-        given := given || row(
-            item ->> 'event_type',
-            coalesce(convert_to(item ->> 'payload', 'UTF8'), decode(item ->> 'payload_base64', 'base64'),
-                convert_to((item -> 'payload_json')::text, 'UTF8')),
-            item ->> 'aggregate_type', item ->> 'aggregate_id', coalesce(item ->> 'schema_version', '1'),
-            (item ->> 'event_id')::uuid, item ->> 'tenant', (item ->> 'aggregate_version')::bigint,
-            item ->> 'content_type', item ->> 'partition_key', item ->> 'actor',
-            item ->> 'request_id', item ->> 'correlation_id', item ->> 'causation_id',
-            item ->> 'operation_id', item ->> 'occurred_at', item ->> 'traceparent',
-            item ->> 'tracestate', item -> 'headers')::{schema}.new_event;
-        number := number + 1;
-    end loop;
+    begin
+        for item in select value from json_array_elements(events) value loop
+            if json_typeof(item) <> 'object' then
+                perform {schema}.refuse_field(format('events[%s]', number), 'is not an object; give one');
+            end if;
+            select string_agg(key, ', ') into unknown from (
+                select key from json_object_keys(item) key
+                where key not in ('event_type', 'payload', 'payload_base64', 'payload_json',
+                    'aggregate_type', 'aggregate_id', 'schema_version', 'event_id', 'tenant',
+                    'aggregate_version', 'content_type', 'partition_key', 'actor', 'request_id',
+                    'correlation_id', 'causation_id', 'operation_id', 'occurred_at', 'traceparent',
+                    'tracestate', 'headers')
+                union all
+                select key || ' (twice)' from json_object_keys(item) key group by key having count(*) > 1
+            ) k;
+            if unknown is not null then
+                perform {schema}.refuse_field(format('events[%s]', number), format('has members that are not known here: %s; remove them', left(unknown, 200)));
+            end if;
+            if json_typeof(item -> 'payload') <> 'string' then
+                perform {schema}.refuse_field(format('events[%s].payload', number), 'is not a string; give a JSON value as payload_json');
+            end if;
+            if num_nonnulls(item ->> 'payload', item ->> 'payload_base64', item -> 'payload_json') <> 1 then
+                perform {schema}.refuse_field(format('events[%s].payload', number), 'must be given once, as payload, payload_base64 or payload_json');
+            end if;
+            given := given || row(
+                item ->> 'event_type',
+                coalesce(convert_to(item ->> 'payload', 'UTF8'), decode(item ->> 'payload_base64', 'base64'),
+                    convert_to((item -> 'payload_json')::text, 'UTF8')),
+                item ->> 'aggregate_type', item ->> 'aggregate_id', coalesce(item ->> 'schema_version', '1'),
+                (item ->> 'event_id')::uuid, item ->> 'tenant', (item ->> 'aggregate_version')::bigint,
+                item ->> 'content_type', item ->> 'partition_key', item ->> 'actor',
+                item ->> 'request_id', item ->> 'correlation_id', item ->> 'causation_id',
+                item ->> 'operation_id', item ->> 'occurred_at', item ->> 'traceparent',
+                item ->> 'tracestate', item -> 'headers')::{schema}.new_event;
+            number := number + 1;
+        end loop;
+    exception
+        when untranslatable_character or invalid_text_representation
+            or invalid_parameter_value or numeric_value_out_of_range
+        then
+            perform {schema}.refuse_field(format('events[%s]', number), format('holds a value that cannot be read: %s', left(sqlerrm, 200)));
+    end;
     return query
     select a.event_id, a.position, a.already from {schema}.append_rows(given, null) a order by a.n;
 end

@@ -1,6 +1,8 @@
 //! Append in a transaction of its own, sealed by the server's function.
 
-use postrider_contract::{Digest, EventId, Timestamp, envelope::DeliverySetRef, new_event::NewEvent};
+use postrider_contract::{
+    Digest, EventId, Timestamp, envelope::DeliverySetRef, new_event::NewEvent,
+};
 use postrider_store::{AppendError, dispatch::Appended};
 use tokio_postgres::types::Json;
 
@@ -33,7 +35,11 @@ impl PostgresStore {
                     let params = arrays.params();
                     let with_now: Vec<_>;
                     let place = if now.is_some() {
-                        with_now = params.iter().cloned().chain(params![now].to_vec()).collect();
+                        with_now = params
+                            .iter()
+                            .cloned()
+                            .chain(params![now].to_vec())
+                            .collect();
                         pipeline.add(&sql.append_at, &with_now)
                     } else {
                         pipeline.add(&sql.append, &params)

@@ -176,7 +176,9 @@ impl<'a> Pipeline<'a> {
         let begin = format!("begin;\n{}", self.bounds);
         let mut answers: Vec<Answer<'_>> = vec![plain(client, &begin)];
         for (sql, params) in &self.statements {
-            answers.push(Box::pin(async move { client.query_typed(sql, params).await }));
+            answers.push(Box::pin(
+                async move { client.query_typed(sql, params).await },
+            ));
         }
         answers.push(plain(client, "commit"));
         let answers = join_all(answers).await;

@@ -150,10 +150,7 @@ async fn apply(
     }
     let set = add_delivery_set(transaction, sql, &plan.delivery_set, now).await?;
     let activated = transaction
-        .query_typed_opt(
-            &sql.delivery_set_activate,
-            params![set, audit.actor, now],
-        )
+        .query_typed_opt(&sql.delivery_set_activate, params![set, audit.actor, now])
         .await
         .map_err(|error| error::store(&error))?;
     applied.delivery_set_activated = activated.is_some();

@@ -9,7 +9,7 @@ use postrider_contract::receipt::Packed;
 use postrider_core::{AttemptId, Lane, Position, outcome::bounded_detail};
 use postrider_store::{
     ExchangeError, StoreError,
-    dispatch::{Exchange, Exchanged, Fetch, Fetched, Registration, Settlement, SettledAs},
+    dispatch::{Exchange, Exchanged, Fetch, Fetched, Registration, SettledAs, Settlement},
 };
 use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 use uuid::Uuid;
@@ -118,9 +118,21 @@ async fn fast(
     if !settle.receipts.is_empty() {
         pipeline.add(
             &sql.acknowledge,
-            params![destination, settle.closed.starts, lasts, settle.closed_count],
+            params![
+                destination,
+                settle.closed.starts,
+                lasts,
+                settle.closed_count
+            ],
         );
-        add_receipts(&mut pipeline, sql, &destination, &settle.receipts, &now, &late);
+        add_receipts(
+            &mut pipeline,
+            sql,
+            &destination,
+            &settle.receipts,
+            &now,
+            &late,
+        );
     }
     if !settle.outcomes.is_empty() {
         add_outcomes(&mut pipeline, sql, &destination, &settle, &now);
@@ -128,7 +140,13 @@ async fn fast(
     if !exchange.quarantine.is_empty() {
         pipeline.add(
             &sql.unfit,
-            params![destination, unfit.positions, unfit.codes, unfit.details, now],
+            params![
+                destination,
+                unfit.positions,
+                unfit.codes,
+                unfit.details,
+                now
+            ],
         );
     }
     if let Some((code, detail)) = &suspend {
@@ -278,7 +296,13 @@ fn read_fetch(
             })
         })
         .collect::<Result<_, StoreError>>()?;
-    exchanged.fetched.sort_unstable_by_key(|fetched| fetched.position);
+    exchanged
+        .fetched
+        .sort_unstable_by_key(|fetched| fetched.position);
+    if get(due, "suspended")? {
+        exchanged.exhausted = true;
+        return Ok(());
+    }
     let cut_by_bytes = found > i64::try_from(rows.len()).unwrap_or(i64::MAX);
     exchanged.exhausted = found < i64::from(fetch.limit) && !cut_by_bytes;
     if exchanged.exhausted {
@@ -305,7 +329,8 @@ async fn careful(
     let open = check_settlements(&transaction, sql, exchange).await?;
     for settlement in &exchange.settle {
         if open.contains(&settlement.attempt.0) {
-            exchanged.duplicates += settle_one(&transaction, sql, exchange, settlement, now).await?;
+            exchanged.duplicates +=
+                settle_one(&transaction, sql, exchange, settlement, now).await?;
         }
     }
     if !exchange.quarantine.is_empty() {
@@ -313,7 +338,13 @@ async fn careful(
         transaction
             .query_typed(
                 &sql.unfit,
-                params![destination, unfit.positions, unfit.codes, unfit.details, now],
+                params![
+                    destination,
+                    unfit.positions,
+                    unfit.codes,
+                    unfit.details,
+                    now
+                ],
             )
             .await
             .map_err(db)?;
@@ -321,7 +352,10 @@ async fn careful(
     if let Some(suspend) = &exchange.suspend {
         let detail = bounded_detail(&suspend.detail);
         transaction
-            .query_typed(&sql.suspend, params![destination, suspend.code, detail, now])
+            .query_typed(
+                &sql.suspend,
+                params![destination, suspend.code, detail, now],
+            )
             .await
             .map_err(db)?;
     }
@@ -411,8 +445,12 @@ async fn settle_one(
     let db = |error| error::exchange(&error);
     let destination = exchange.destination.0;
     let late = false;
-    let settle = Settle::of(std::slice::from_ref(settlement))
-        .ok_or_else(|| refused(format!("attempt {} names a position twice", settlement.attempt)))?;
+    let settle = Settle::of(std::slice::from_ref(settlement)).ok_or_else(|| {
+        refused(format!(
+            "attempt {} names a position twice",
+            settlement.attempt
+        ))
+    })?;
     let members = &settle.members;
     transaction
         .query_typed(

@@ -57,8 +57,7 @@ impl PostgresStore {
                     pending: count(get(row, "pending")?)?,
                     unknown: count(get(row, "unknown")?)?,
                     quarantined: count(get(row, "quarantined")?)?,
-                    oldest_pending: get::<Option<i64>>(row, "oldest_pending_us")?
-                        .map(read::micros),
+                    oldest_pending: get::<Option<i64>>(row, "oldest_pending_us")?.map(read::micros),
                     breaker,
                     lanes: read::number(i64::from(get::<i32>(row, "lanes")?), "lanes")?,
                     lanes_held: read::number(get(row, "lanes_held")?, "lanes")?,
@@ -163,10 +162,7 @@ impl PostgresStore {
             position,
             event: read::event(row)?,
             key_hash: get(row, "key_hash")?,
-            deliveries: deliveries
-                .iter()
-                .map(delivery)
-                .collect::<Result<_, _>>()?,
+            deliveries: deliveries.iter().map(delivery).collect::<Result<_, _>>()?,
         };
         for delivery in &mut detail.deliveries {
             for row in of(&attempts, delivery.destination)? {
@@ -352,27 +348,20 @@ impl PostgresStore {
                     }
                     if !replayed.deliveries.is_empty() {
                         let changed = i64::try_from(rows.len()).unwrap_or(i64::MAX);
-                        let subject = format!(
-                            "events {}, destination {}, code {}",
-                            selection.events.as_ref().map_or("any".to_owned(), |events| format!(
-                                "{} given",
-                                events.len()
-                            )),
-                            selection
-                                .destination
-                                .map_or("any".to_owned(), |id| id.to_string()),
-                            selection.code.as_deref().unwrap_or("any")
-                        );
-                        write_audit(
-                            &transaction,
-                            &sql,
-                            &audit,
-                            "replay",
-                            changed,
-                            &subject,
-                            now,
-                        )
-                        .await?;
+                        let subject =
+                            format!(
+                                "events {}, destination {}, code {}",
+                                selection.events.as_ref().map_or(
+                                    "any".to_owned(),
+                                    |events| format!("{} given", events.len())
+                                ),
+                                selection
+                                    .destination
+                                    .map_or("any".to_owned(), |id| id.to_string()),
+                                selection.code.as_deref().unwrap_or("any")
+                            );
+                        write_audit(&transaction, &sql, &audit, "replay", changed, &subject, now)
+                            .await?;
                     }
                     transaction.commit().await.map_err(db)?;
                     Ok(replayed)
@@ -412,7 +401,9 @@ fn one_more(limit: u32) -> i64 {
 
 /// Before every destination and position if nothing is given.
 fn start(after: Option<(DestinationId, Position)>) -> (i32, i64) {
-    after.map_or((0, 0), |(destination, position)| (destination.0, position.0))
+    after.map_or((0, 0), |(destination, position)| {
+        (destination.0, position.0)
+    })
 }
 
 fn ids(selection: &ReplaySelection) -> Option<Vec<Uuid>> {
@@ -428,7 +419,11 @@ fn page<T>(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     Ok(Page {
         more: rows.len() > limit,
-        rows: rows.iter().take(limit).map(read).collect::<Result<_, _>>()?,
+        rows: rows
+            .iter()
+            .take(limit)
+            .map(read)
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -477,8 +472,7 @@ fn attempt(row: &Row) -> Result<AttemptRow, StoreError> {
         owner: get(row, "owner")?,
         registered_at: read::time(row, "registered_at")?,
         finished_at,
-        outcome: finished_at
-            .map(|_| code.unwrap_or_else(|| State::Acknowledged.word().to_owned())),
+        outcome: finished_at.map(|_| code.unwrap_or_else(|| State::Acknowledged.word().to_owned())),
         detail: detail.filter(|detail| !detail.is_empty()),
         lease_until: read::time(row, "lease_until")?,
     })

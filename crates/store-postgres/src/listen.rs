@@ -91,7 +91,11 @@ async fn forward<S, T>(
         let message = poll_fn(|context| connection.poll_message(context)).await;
         match message {
             Some(Ok(AsyncMessage::Notification(note))) => {
-                let to = if note.payload() == probe { &heard } else { &rings };
+                let to = if note.payload() == probe {
+                    &heard
+                } else {
+                    &rings
+                };
                 // Full: one that was not taken yet says the same.
                 if let Err(mpsc::error::TrySendError::Closed(())) = to.try_send(())
                     && rings.is_closed()

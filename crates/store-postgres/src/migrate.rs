@@ -177,9 +177,9 @@ async fn take_turn(client: &Client, schema: &Schema) -> Result<(), StoreError> {
             .simple_query(&ask)
             .await
             .map_err(|error| error::store(&error))?;
-        let taken = messages.iter().any(|message| {
-            matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t"))
-        });
+        let taken = messages.iter().any(
+            |message| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t")),
+        );
         if taken {
             return Ok(());
         }
@@ -229,7 +229,10 @@ impl Run<'_> {
             }
         }
         for migration in migrations {
-            if !applied.iter().any(|(version, _)| *version == migration.version) {
+            if !applied
+                .iter()
+                .any(|(version, _)| *version == migration.version)
+            {
                 self.apply(migration, &mut migrated).await?;
                 migrated.applied.push(migration.version);
             }
@@ -237,8 +240,11 @@ impl Run<'_> {
         migrated
             .notes
             .extend(maintain::partitions(&self.client, &self.schema, None).await?);
-        self.step("grants", include_str!("../sql/grants.sql"))
-            .await?;
+        // Only a test stops before the newest migration, whose objects the grants name.
+        if migrations.len() >= MIGRATIONS.len() {
+            self.step("grants", include_str!("../sql/grants.sql"))
+                .await?;
+        }
         Ok(migrated)
     }
 
@@ -331,7 +337,10 @@ impl Run<'_> {
                     }
                 }
                 Err(error) => {
-                    return Err(refused(format!("migration step {name}: {}", error::store(&error))));
+                    return Err(refused(format!(
+                        "migration step {name}: {}",
+                        error::store(&error)
+                    )));
                 }
             }
             tokio::time::sleep(PAUSE).await;

@@ -157,9 +157,7 @@ impl PostgresStore {
             let ended = self
                 .connections
                 .call(move |client| {
-                    Box::pin(
-                        async move { end(client, &sql, session, LEASE_OVER, true, now).await },
-                    )
+                    Box::pin(async move { end(client, &sql, session, LEASE_OVER, true, now).await })
                 })
                 .await?;
             recovered.extend(ended);

@@ -19,11 +19,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub(crate) fn add(
-        &mut self,
-        attempt: AttemptId,
-        members: impl IntoIterator<Item = Position>,
-    ) {
+    pub(crate) fn add(&mut self, attempt: AttemptId, members: impl IntoIterator<Item = Position>) {
         let before = self.runs.len();
         for position in members {
             self.runs.push_after(position, before);
@@ -57,8 +53,7 @@ pub(crate) struct Receipts {
 
 impl Receipts {
     pub(crate) fn of(receipts: impl IntoIterator<Item = (AttemptId, Position, Packed)>) -> Self {
-        let mut groups: BTreeMap<(AttemptId, String, bool), Vec<(Position, Option<i64>)>> =
-            BTreeMap::new();
+        let mut groups: BTreeMap<_, Vec<(Position, Option<i64>)>> = BTreeMap::new();
         for (attempt, position, packed) in receipts {
             groups
                 .entry((attempt, packed.shared, packed.number.is_some()))
@@ -199,7 +194,9 @@ impl Settle {
                     other @ (SettledAs::Retry { .. }
                     | SettledAs::Unknown { .. }
                     | SettledAs::Quarantined { .. }) => {
-                        settle.outcomes.add(settlement.attempt, member.position, other);
+                        settle
+                            .outcomes
+                            .add(settlement.attempt, member.position, other);
                     }
                 }
             }

@@ -17,12 +17,7 @@ use postrider_store::{
     sessions::{BreakerReport, Listener, NewSession, Recovered, Share},
 };
 
-use crate::{
-    PostgresStore,
-    error::corrupt,
-    maintain, migrate,
-    param::Moment,
-};
+use crate::{PostgresStore, error::corrupt, maintain, migrate, param::Moment};
 
 #[async_trait]
 impl Store for PostgresStore {
@@ -35,7 +30,9 @@ impl Store for PostgresStore {
             return Ok(now);
         }
         let rows = self.ask(&self.sql.now, &[]).await?;
-        let row = rows.first().ok_or_else(|| corrupt("a clock without a time"))?;
+        let row = rows
+            .first()
+            .ok_or_else(|| corrupt("a clock without a time"))?;
         crate::read::time(row, "clock_timestamp")
     }
 

@@ -24,7 +24,9 @@ use crate::error::refused;
 pub(crate) enum Verify {
     Nothing,
     /// With the authorities of this PEM file, or the system's.
-    Full { root_certificates: Option<String> },
+    Full {
+        root_certificates: Option<String>,
+    },
 }
 
 /// Parses a server's address. The parameters that `tokio_postgres` does not know are taken out.
@@ -143,7 +145,12 @@ impl ServerCertVerifier for AnyCertificate {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -152,7 +159,12 @@ impl ServerCertVerifier for AnyCertificate {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -254,16 +266,25 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_libpq_reads_them() {
-        let (config, verify) = parse("postgresql://u:p@h:5/d?sslmode=verify-full&sslrootcert=%2Fa%20b&connect_timeout=3").unwrap();
+        let (config, verify) = parse(
+            "postgresql://u:p@h:5/d?sslmode=verify-full&sslrootcert=%2Fa%20b&connect_timeout=3",
+        )
+        .unwrap();
         assert_eq!(config.get_dbname(), Some("d"));
-        assert_eq!(config.get_ssl_mode(), tokio_postgres::config::SslMode::Require);
+        assert_eq!(
+            config.get_ssl_mode(),
+            tokio_postgres::config::SslMode::Require
+        );
         assert_eq!(
             verify,
             Verify::Full {
                 root_certificates: Some("/a b".to_owned())
             }
         );
-        assert_eq!(parse("postgresql://h/d?sslmode=require").unwrap().1, Verify::Nothing);
+        assert_eq!(
+            parse("postgresql://h/d?sslmode=require").unwrap().1,
+            Verify::Nothing
+        );
         for refused in [
             "postgresql://h/d?sslmode=verify-ca",
             "postgresql://h/d?sslrootcert=/a",

@@ -14,16 +14,16 @@ use postrider_testkit::env;
 use tokio_postgres::{Client, NoTls, types::Json};
 
 /// How the store reaches its server.
-pub trait Route: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait Route: fmt::Debug + Send + Sync + 'static {
     /// The same database by this route.
     fn url(direct: &str) -> String;
 }
 
 #[derive(Debug)]
-pub struct ByServer;
+pub(crate) struct ByServer;
 
 #[derive(Debug)]
-pub struct ByPooler;
+pub(crate) struct ByPooler;
 
 impl Route for ByServer {
     fn url(direct: &str) -> String {
@@ -37,12 +37,12 @@ impl Route for ByPooler {
     }
 }
 
-pub type Direct = Postgres<ByServer>;
-pub type Pooled = Postgres<ByPooler>;
+pub(crate) type Direct = Postgres<ByServer>;
+pub(crate) type Pooled = Postgres<ByPooler>;
 
 /// A store in a database of its own.
 #[derive(Debug)]
-pub struct Postgres<R> {
+pub(crate) struct Postgres<R> {
     store: PostgresStore,
     clock: ManualClock,
     direct_url: String,
@@ -50,14 +50,14 @@ pub struct Postgres<R> {
 }
 
 /// Connects past the pooler.
-pub async fn connect(url: &str) -> Client {
+pub(crate) async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connects");
     tokio::spawn(connection);
     client
 }
 
 /// A fresh database with the current schema: its URL past the pooler.
-pub async fn migrated() -> String {
+pub(crate) async fn migrated() -> String {
     let url = env::postgres().create_database().await.expect("a database");
     migrate(&url, &MigrateOptions::default())
         .await
@@ -213,7 +213,7 @@ fn forbidden(with: Tampering) -> &'static str {
 
 /// An application's connection with its open transaction; closing it rolls back.
 #[derive(Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     client: Client,
     clock: ManualClock,
 }

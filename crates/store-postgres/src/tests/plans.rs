@@ -1,0 +1,270 @@
+//! The plans of the hot path: their shape, and what they do not read. Not their cost, which is the
+//! machine's.
+
+use std::{fmt::Write as _, time::Duration};
+
+use serde_json::Value;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::{connect, migrated};
+use crate::{
+    Schema,
+    param::{Moment, Param, params},
+    sql::Sql,
+};
+
+/// Appended for the loaded state.
+const EVENTS: i64 = 5_000;
+/// Buffers that a fetch may touch above a cursor. A page holds about ninety open rows, so to read
+/// the dead ones again would touch many more than this.
+const BUFFERS_MAX: i64 = 40;
+
+fn sql() -> Sql {
+    let schema = Schema::new("postrider").expect("a good name");
+    Sql::new(&schema, Duration::from_secs(30))
+}
+
+/// A destination that orders by key, and a delivery set of one event type.
+async fn registered() -> Client {
+    let client = connect(&migrated().await).await;
+    client
+        .batch_execute(
+            "insert into postrider.destinations values
+                (1, 'a', 1, sha256('{}'), '{}', 'file', 'key', 4, 'resend', 'hold', null, now());
+            insert into postrider.lanes select 1, lane from generate_series(0, 3) lane;
+            insert into postrider.delivery_sets (version, digest, canonical, registered_at)
+                values (1, sha256('{}'), '{}', now());
+            insert into postrider.delivery_set_events values (1, 'order.placed', '1');
+            insert into postrider.delivery_set_members values (1, 'order.placed', '1', 1, 'c', true);
+            insert into postrider.delivery_set_activations (delivery_set_id, activated_at, actor)
+                values (1, now(), 'test')",
+        )
+        .await
+        .expect("registers");
+    client
+}
+
+async fn append(client: &Client) {
+    client
+        .batch_execute(&format!(
+            "select count(*) from postrider.append_batch(
+                array_fill('order.placed'::text, array[{EVENTS}]),
+                array_fill('{{}}'::bytea, array[{EVENTS}]), array_fill('o'::text, array[{EVENTS}]),
+                array(select i::text from generate_series(1, {EVENTS}) i))"
+        ))
+        .await
+        .expect("appends");
+}
+
+/// Runs a statement as the store does, and rolls it back; answers its plan.
+async fn explain(client: &Client, sql: &Sql, statement: &str, params: &[Param<'_>]) -> Value {
+    client
+        .batch_execute(&format!("begin;\n{}", sql.bounds))
+        .await
+        .expect("begins");
+    let explain = format!("explain (analyze, buffers, costs off, format json) {statement}");
+    let row = client
+        .query_typed_one(&explain, params)
+        .await
+        .expect("explains");
+    client.batch_execute("rollback").await.expect("rolls back");
+    row.get::<_, Value>(0)[0]["Plan"].clone()
+}
+
+/// Node types with the indexes they use, one a line, indented as they nest. What differs with the
+/// number of partitions is left out.
+fn shape(plan: &Value) -> String {
+    fn write(plan: &Value, depth: usize, out: &mut String) {
+        let node = plan["Node Type"].as_str().unwrap_or("?");
+        let index = plan["Index Name"].as_str().unwrap_or_default();
+        let of_events = index.starts_with("events_");
+        let name = if of_events { "events by id" } else { index };
+        let line = format!("{:depth$}{node} {name}", "", depth = depth * 2);
+        let repeated = of_events && out.lines().any(|seen| seen.trim() == line.trim());
+        if !repeated {
+            writeln!(out, "{}", line.trim_end()).expect("writing to a String succeeds");
+        }
+        for child in plan["Plans"].as_array().into_iter().flatten() {
+            write(child, depth + 1, out);
+        }
+    }
+    let mut out = String::new();
+    write(plan, 0, &mut out);
+    out
+}
+
+async fn explain_fetch(client: &Client, after: i64) -> Value {
+    let sql = sql();
+    let now: Option<Moment> = None;
+    let lanes: Vec<i16> = vec![0, 1, 2, 3];
+    let none = "{}";
+    explain(
+        client,
+        &sql,
+        &sql.fetch,
+        params![1_i32, lanes, after, none, none, 500_i64, 1_i64 << 30, now],
+    )
+    .await
+}
+
+async fn explain_acknowledge(client: &Client) -> Value {
+    let sql = sql();
+    let (first, last): (Vec<i64>, Vec<i64>) = (vec![1, 100], vec![90, 100]);
+    // No row is there when the table is empty; the check of the count is not what is looked at.
+    let statement = sql
+        .acknowledge
+        .replace("$4::bigint", "(select count(*) from closed) + $4::bigint");
+    explain(client, &sql, &statement, params![1_i32, first, last, 0_i64]).await
+}
+
+/// Open rows by the primary key, exceptions by their partial index, events by id.
+const FETCH: &str = "\
+Nested Loop
+\x20 Result
+\x20 Result
+\x20   Index Only Scan suspensions_pkey
+\x20   Index Scan destinations_pkey
+\x20 Limit
+\x20   CTE Scan
+\x20   CTE Scan
+\x20   CTE Scan
+\x20   WindowAgg
+\x20     Result
+\x20       Index Scan deliveries_pkey
+\x20         Index Scan deliveries_exceptions
+\x20           CTE Scan
+\x20           CTE Scan
+\x20 CTE Scan
+\x20 Aggregate
+\x20   CTE Scan
+\x20 CTE Scan
+\x20 Append
+\x20   Index Scan events by id
+";
+
+/// One index range for each run.
+const ACKNOWLEDGE: &str = "\
+Result
+\x20 ModifyTable
+\x20   Nested Loop
+\x20     Function Scan
+\x20     Index Scan deliveries_pkey
+\x20 Aggregate
+\x20   CTE Scan
+\x20 Aggregate
+\x20   CTE Scan
+";
+
+/// Whatever the statistics say: made when the table was empty, when it was full, or never. Every
+/// statement is planned when it runs, for the size that the table has then.
+#[tokio::test]
+async fn fetch_and_settle_keep_their_plans() {
+    let client = registered().await;
+    client.batch_execute("analyze").await.expect("analyses");
+    append(&client).await;
+    for (state, before) in [
+        ("full, analysed as empty", "select 1"),
+        ("full, analysed", "analyze"),
+        (
+            "emptied, analysed as full",
+            "delete from postrider.deliveries",
+        ),
+    ] {
+        client.batch_execute(before).await.expect(state);
+        assert_eq!(shape(&explain_fetch(&client, 0).await), FETCH, "{state}");
+        let plan = explain_acknowledge(&client).await;
+        assert_eq!(shape(&plan), ACKNOWLEDGE, "{state}");
+    }
+}
+
+/// HLT-1: an old snapshot elsewhere keeps every dead row, and a fetch above them reads none.
+#[tokio::test]
+async fn hlt_1_dead_rows_below_the_scan_cost_a_fetch_nothing() {
+    let client = registered().await;
+    append(&client).await;
+    let snapshot = connect(&url_of(&client).await).await;
+    for statement in [
+        "begin isolation level repeatable read",
+        "select count(*) from postrider.deliveries",
+    ] {
+        snapshot.batch_execute(statement).await.expect("holds");
+    }
+    let last: i64 = client
+        .query_one("select max(position) from postrider.deliveries", &[])
+        .await
+        .expect("reads")
+        .get(0);
+    for statement in [
+        "delete from postrider.deliveries",
+        "vacuum postrider.deliveries",
+        "select postrider.append('order.placed', '{}', 'o', 'new')",
+    ] {
+        client.batch_execute(statement).await.expect(statement);
+    }
+    let plan = explain_fetch(&client, last).await;
+    assert_eq!(plan["Actual Rows"].as_f64(), Some(1.0));
+    let touched = plan["Shared Hit Blocks"].as_i64().unwrap_or(0)
+        + plan["Shared Read Blocks"].as_i64().unwrap_or(0);
+    assert!(touched <= BUFFERS_MAX, "{touched} buffers");
+    // From the front it still finds it, past all that is dead.
+    let plan = explain_fetch(&client, 0).await;
+    assert_eq!(plan["Actual Rows"].as_f64(), Some(1.0));
+    drop(snapshot);
+}
+
+async fn url_of(client: &Client) -> String {
+    let row = client
+        .query_one("select current_database()::text", &[])
+        .await
+        .expect("reads");
+    postrider_testkit::env::postgres()
+        .url_of(row.get(0))
+        .expect("the server's URL")
+}
+
+/// The client library sends what is polled first first, which the pipeline leans on.
+#[tokio::test]
+async fn statements_of_a_pipeline_run_in_order() {
+    let client = registered().await;
+    client
+        .batch_execute("create table seen (n bigint generated always as identity, said int)")
+        .await
+        .expect("creates");
+    let statement = "insert into seen (said) values ($1::integer)";
+    let numbers: Vec<i32> = (0..20).collect();
+    let mut pipeline = crate::client::Pipeline::new("set local lock_timeout = 1000");
+    let params: Vec<[Param<'_>; 1]> = numbers.iter().map(|n| [crate::param::typed(n)]).collect();
+    for params in &params {
+        pipeline.add(statement, params);
+    }
+    pipeline.run(&client).await.expect("runs");
+    let rows = client
+        .query("select said from seen order by n", &[])
+        .await
+        .expect("reads");
+    let said: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(said, numbers);
+}
+
+/// The commit that is on its way already undoes everything when a statement before it failed.
+#[tokio::test]
+async fn a_pipeline_whose_statement_fails_does_nothing() {
+    let client = registered().await;
+    let session = Uuid::new_v4();
+    let now: Option<Moment> = None;
+    let sql = sql();
+    let mut pipeline = crate::client::Pipeline::new(&sql.bounds);
+    let id = 1_i32;
+    let code = "c";
+    pipeline.add(&sql.suspend, params![id, code, code, now]);
+    pipeline.add(&sql.fence, params![session, now]);
+    pipeline.add(&sql.suspend, params![id, code, code, now]);
+    let error = pipeline.run(&client).await.expect_err("no such session");
+    assert!(crate::error::is(&error, crate::error::code::SESSION_ENDED));
+    let row = client
+        .query_one("select count(*) from postrider.suspensions", &[])
+        .await
+        .expect("reads");
+    assert_eq!(row.get::<_, i64>(0), 0);
+}
