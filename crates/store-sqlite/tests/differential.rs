@@ -1,7 +1,8 @@
 //! Random sequences of calls are answered alike by the reference model and by SQLite.
 //!
-//! `POSTRIDER_DIFFERENTIAL_SEQUENCES=100000` for a longer run, `POSTRIDER_DIFFERENTIAL_SEED=n` for
-//! one sequence again.
+//! `POSTRIDER_DIFFERENTIAL_SEED=n` runs one sequence again. For a longer run, which nextest would
+//! end: `POSTRIDER_DIFFERENTIAL_SEQUENCES=100000 cargo test -p postrider-store-sqlite --test
+//! differential`.
 
 mod support;
 
@@ -14,24 +15,16 @@ use support::Sqlite;
 /// Calls of one sequence.
 const CALLS: usize = 60;
 
-// In parts, so that they run side by side.
-
-#[tokio::test]
-async fn sqlite_answers_as_the_model_does_1() {
-    differential::<Memory, Sqlite>(seeds(0, 4), CALLS).await;
+/// One test per part, so that they run side by side.
+macro_rules! sqlite_answers_as_the_model_does {
+    ($($name:ident: $part:literal),*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            differential::<Memory, Sqlite>(seeds($part, 8), CALLS).await;
+        }
+    )*};
 }
 
-#[tokio::test]
-async fn sqlite_answers_as_the_model_does_2() {
-    differential::<Memory, Sqlite>(seeds(1, 4), CALLS).await;
-}
-
-#[tokio::test]
-async fn sqlite_answers_as_the_model_does_3() {
-    differential::<Memory, Sqlite>(seeds(2, 4), CALLS).await;
-}
-
-#[tokio::test]
-async fn sqlite_answers_as_the_model_does_4() {
-    differential::<Memory, Sqlite>(seeds(3, 4), CALLS).await;
-}
+sqlite_answers_as_the_model_does!(
+    part_0: 0, part_1: 1, part_2: 2, part_3: 3, part_4: 4, part_5: 5, part_6: 6, part_7: 7
+);
