@@ -136,3 +136,121 @@ pub(crate) fn unknown(code: &'static str, detail: &str) -> Outcome {
         detail: bounded_detail(detail),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(body: &str) -> Outcome {
+        outcome(
+            &Delivered {
+                subject: "r",
+                status: None,
+                body: body.as_bytes(),
+            },
+            "S",
+        )
+    }
+
+    fn error(err_code: u32, code: u16, description: &str) -> (&'static str, &'static str) {
+        kind(&answer(&format!(
+            "{{\"type\":\"x\",\"error\":{{\"code\":{code},\"err_code\":{err_code},\
+             \"description\":\"{description}\"}},\"stream\":\"S\",\"seq\":0}}"
+        )))
+    }
+
+    fn kind(outcome: &Outcome) -> (&'static str, &'static str) {
+        match outcome {
+            Outcome::Acknowledged(_) => ("acknowledged", ""),
+            Outcome::Retryable {
+                class: Class::Outage,
+                code,
+                ..
+            } => ("outage", code),
+            Outcome::Retryable {
+                class: Class::Refusal,
+                code,
+                ..
+            } => ("refusal", code),
+            Outcome::Retryable {
+                class: Class::Held,
+                code,
+                ..
+            } => ("held", code),
+            Outcome::Rejected { code, .. } => ("rejected", code),
+            Outcome::Unknown { code, .. } => ("unknown", code),
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_names_the_expected_stream_and_a_sequence() {
+        let receipt = |domain: Option<&str>, duplicate| {
+            Outcome::Acknowledged(Receipt::JetStream {
+                stream: "S".to_owned(),
+                sequence: 7,
+                domain: domain.map(str::to_owned),
+                duplicate,
+            })
+        };
+        assert_eq!(answer("{\"stream\":\"S\",\"seq\":7}"), receipt(None, false));
+        let hub = "{\"stream\":\"S\",\"domain\":\"hub\",\"seq\":7,\"duplicate\": true,\"new\":1}";
+        assert_eq!(answer(hub), receipt(Some("hub"), true));
+        for (body, code) in [
+            ("{\"stream\":\"T\",\"seq\":7}", "ack_of_another_stream"),
+            ("{\"stream\":\"S\",\"seq\":0}", "ack_of_another_stream"),
+            ("{\"seq\":7}", "ack_unreadable"),
+            ("{}", "ack_unreadable"),
+            ("+ACK", "ack_unreadable"),
+            ("", "ack_unreadable"),
+        ] {
+            assert_eq!(kind(&answer(body)), ("unknown", code), "{body}");
+        }
+    }
+
+    #[test]
+    fn each_refusal_has_its_row() {
+        let nobody = Delivered {
+            subject: "r",
+            status: Some(503),
+            body: b"",
+        };
+        assert_eq!(kind(&outcome(&nobody, "S")), ("outage", "no_responders"));
+        for (code, row) in [
+            (10059, ("outage", "stream_missing")),
+            (10060, ("outage", "wrong_stream")),
+            (10076, ("outage", "jetstream_off")),
+            (10039, ("outage", "jetstream_off")),
+            (10109, ("outage", "stream_sealed")),
+            (10118, ("outage", "stream_offline")),
+            (10047, ("outage", "no_resources")),
+            (10023, ("outage", "no_resources")),
+            (10008, ("outage", "no_leader")),
+            (10167, ("outage", "server_busy")),
+            (10054, ("rejected", "message_too_large")),
+            (10097, ("rejected", "headers_too_large")),
+            (10070, ("rejected", "expectation_failed")),
+            (10071, ("rejected", "expectation_failed")),
+            (10166, ("rejected", "ttl_not_allowed")),
+            (10158, ("unknown", "duplicate_in_process")),
+            (99_999, ("refusal", "refused")),
+        ] {
+            assert_eq!(error(code, 400, "x"), row, "{code}");
+        }
+        assert_eq!(
+            error(10077, 503, "maximum bytes exceeded"),
+            ("outage", "stream_full")
+        );
+        let per_subject = "maximum messages per subject exceeded";
+        assert_eq!(error(10077, 503, per_subject), ("refusal", "subject_full"));
+        assert_eq!(error(99_999, 503, "x"), ("outage", "server_unavailable"));
+        assert_eq!(error(99_999, 429, "x"), ("outage", "server_unavailable"));
+    }
+
+    #[test]
+    fn details_are_bounded_and_hold_no_line_breaks() {
+        let Outcome::Retryable { detail, .. } = outage("x", &"a\n".repeat(2_000)) else {
+            panic!()
+        };
+        assert!(detail.len() <= 512 && !detail.contains('\n'));
+    }
+}
