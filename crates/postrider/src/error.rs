@@ -88,7 +88,7 @@ impl AppendError {
     pub(crate) fn may_be_stale(&self) -> bool {
         matches!(
             self,
-            Self::UnknownEventType { .. } | Self::NoActiveDeliverySet
+            Self::UnknownEventType { .. } | Self::NoActiveDeliverySet | Self::StaleRegistry
         )
     }
 }

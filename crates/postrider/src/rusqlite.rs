@@ -82,6 +82,9 @@ pub fn append_all(
     events: Vec<NewEvent>,
 ) -> Result<Vec<Appended>, BatchError> {
     let events = batch::prepare(events)?;
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut snapshot = registry.snapshot();
     let mut refreshed = false;
     loop {

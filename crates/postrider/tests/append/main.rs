@@ -1,0 +1,5 @@
+//! Append for applications, against real databases.
+
+mod drivers;
+mod postgres;
+mod support;
