@@ -519,7 +519,10 @@ pub async fn a_dropped_send_leaves_the_transport_usable<H: Harness>() {
     for _ in 0..3 {
         let (sender, receiver) = mpsc::unbounded_channel();
         let batch = Batch {
-            messages: messages(&destination, count).into_iter().map(Arc::new).collect(),
+            messages: messages(&destination, count)
+                .into_iter()
+                .map(Arc::new)
+                .collect(),
             send_timeout: AMPLE,
         };
         let sending = transport.send(batch, sender);
