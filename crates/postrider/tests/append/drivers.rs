@@ -2,31 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{
-    application::{Application, Outbox, Rusqlite, SqlxPostgres, SqlxSqlite, TokioPostgres},
-    blob, control, envelope, note, order, stored,
-};
-use postrider::{AppendError, EventId, NewEvent, Registry, Timestamp};
+use postrider::{AppendError, NewEvent, Registry, Timestamp};
 use postrider_contract::{Digest, envelope::Aggregate};
-use postrider_core::Position;
-use postrider_store::{Store, inspect::EventFilter};
 
-macro_rules! for_each_driver {
-    ($($promise:ident,)*) => {
-        for_each_driver!(@ tokio_postgres TokioPostgres $($promise)*);
-        for_each_driver!(@ sqlx_postgres SqlxPostgres $($promise)*);
-        for_each_driver!(@ rusqlite Rusqlite $($promise)*);
-        for_each_driver!(@ sqlx_sqlite SqlxSqlite $($promise)*);
-    };
-    (@ $driver:ident $application:ident $($promise:ident)*) => {
-        mod $driver {
-            $(#[tokio::test]
-            async fn $promise() {
-                super::$promise::<super::$application>().await;
-            })*
-        }
-    };
-}
+use crate::support::{
+    World, application::Application, blob, control, envelope, for_each_driver, fresh_id, note,
+    order, stored,
+};
 
 for_each_driver![
     an_event_commits_with_the_business_row,
@@ -48,58 +30,6 @@ for_each_driver![
     a_program_may_bring_its_schemas_along,
     a_program_with_other_schemas_is_told,
 ];
-
-struct World<A> {
-    outbox: Outbox,
-    application: A,
-    registry: Registry,
-}
-
-impl<A: Application> World<A> {
-    async fn new() -> Self {
-        let outbox = A::outbox().await;
-        let mut application = A::connect(&outbox).await;
-        let registry = application.load().await.unwrap();
-        Self {
-            outbox,
-            application,
-            registry,
-        }
-    }
-
-    fn store(&self) -> &dyn Store {
-        &*self.outbox.store
-    }
-
-    async fn append(&mut self, event: NewEvent) -> Result<postrider::Appended, AppendError> {
-        self.application.append(&self.registry, event).await
-    }
-
-    /// In a transaction of its own.
-    async fn committed(&mut self, event: NewEvent) -> postrider::Appended {
-        self.application.begin().await;
-        let appended = self.append(event).await.unwrap();
-        self.application.commit().await;
-        appended
-    }
-
-    /// The transaction that is open can still change the business data and append, and commits.
-    async fn the_transaction_goes_on(&mut self, row: &str) {
-        self.application.put(row).await;
-        let appended = self.append(order(row)).await.unwrap();
-        self.application.commit().await;
-        assert_eq!(
-            stored(self.store(), appended.event_id).await.position.0,
-            appended.position
-        );
-    }
-
-    async fn events(&self) -> Vec<EventId> {
-        let all = EventFilter::default();
-        let page = self.store().events(&all, Position(0), 2_000).await.unwrap();
-        page.rows.into_iter().map(|row| row.event_id).collect()
-    }
-}
 
 async fn an_event_commits_with_the_business_row<A: Application>() {
     let mut world = World::<A>::new().await;
@@ -236,7 +166,7 @@ async fn a_thousand_events_go_in_one_call<A: Application>() {
 async fn the_same_event_again_is_already_there<A: Application>() {
     let mut world = World::<A>::new().await;
     let event = NewEvent {
-        event_id: Some(EventId(uuid())),
+        event_id: Some(fresh_id()),
         ..order("a")
     };
     let first = world.committed(event.clone()).await;
@@ -264,7 +194,7 @@ async fn the_same_event_again_is_already_there<A: Application>() {
 
 async fn other_content_under_a_used_id_is_a_conflict_and_the_transaction_goes_on<A: Application>() {
     let mut world = World::<A>::new().await;
-    let id = EventId(uuid());
+    let id = fresh_id();
     let event = NewEvent {
         event_id: Some(id),
         ..order("a")
@@ -304,7 +234,7 @@ async fn other_content_under_a_used_id_is_a_conflict_and_the_transaction_goes_on
             .unwrap_err();
         assert_eq!(refused.index, Some(1), "{refused}");
         assert!(matches!(refused.error, AppendError::Conflict { event_id } if event_id == id));
-        world.the_transaction_goes_on(&format!("{}", uuid())).await;
+        world.the_transaction_goes_on(&fresh_id().to_string()).await;
     }
     assert_eq!(stored(world.store(), id).await, before);
     assert_eq!(world.events().await.len(), 5);
@@ -321,7 +251,7 @@ async fn a_batch_is_appended_as_a_whole_or_not_at_all<A: Application>() {
         .unwrap_err();
     assert_eq!(refused.index, Some(1));
     let taken = NewEvent {
-        event_id: Some(EventId(uuid())),
+        event_id: Some(fresh_id()),
         ..order("t")
     };
     let other = NewEvent {
@@ -476,7 +406,7 @@ async fn all_fields_are_kept<A: Application>() {
     let mut world = World::<A>::new().await;
     let text = |text: &str| Some(text.to_owned());
     let event = NewEvent {
-        event_id: Some(EventId(uuid())),
+        event_id: Some(fresh_id()),
         tenant: text("é\u{1F600}\"\\/ tenant"),
         aggregate: Aggregate {
             kind: "a b".to_owned(),
@@ -511,7 +441,7 @@ async fn all_fields_are_kept<A: Application>() {
         .unwrap();
     world.application.commit().await;
     let alone = NewEvent {
-        event_id: Some(EventId(uuid())),
+        event_id: Some(fresh_id()),
         ..event.clone()
     };
     let alone = world.committed(alone).await;
@@ -719,8 +649,4 @@ async fn a_program_with_other_schemas_is_told<A: Application>() {
     assert_eq!(world.events().await.len(), 1);
     world.application.refresh(&world.registry).await.unwrap();
     world.committed(order("a")).await;
-}
-
-fn uuid() -> uuid::Uuid {
-    uuid::Uuid::now_v7()
 }

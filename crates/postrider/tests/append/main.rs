@@ -2,4 +2,5 @@
 
 mod drivers;
 mod postgres;
+mod sealing;
 mod support;
