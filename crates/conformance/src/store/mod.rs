@@ -67,7 +67,7 @@ macro_rules! store_suite {
                 only_one_of_many_exclusive_sessions_opens,
                 lanes_are_held_by_one_session_at_most,
                 a_claim_takes_the_lowest_free_lanes_it_wants,
-                a_session_takes_no_lane_of_what_it_cannot_serve,
+                dep_1_a_session_takes_no_lane_of_what_it_cannot_serve,
                 shares_tell_what_a_fair_share_needs,
                 an_ended_session_frees_its_lanes_once,
                 breakers_are_reported_while_they_last,

@@ -261,7 +261,7 @@ pub async fn a_claim_takes_the_lowest_free_lanes_it_wants<H: StoreHarness>() {
     );
 }
 
-pub async fn a_session_takes_no_lane_of_what_it_cannot_serve<H: StoreHarness>() {
+pub async fn dep_1_a_session_takes_no_lane_of_what_it_cannot_serve<H: StoreHarness>() {
     let world = World::<H>::with(&[destination("alpha"), destination("beta")]).await;
     let (alpha, beta) = (world.destinations[0], world.destinations[1]);
     let mut narrow = world.new_session("narrow");
