@@ -8,10 +8,21 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///
 /// Exit status: 0 done or yes, 1 no, 2 could not.
 #[derive(Debug, Parser)]
-#[command(name = "postrider", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "postrider",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     /// The configuration file [default: postrider.toml]
-    #[arg(long, global = true, env = "POSTRIDER_CONFIG", hide_env = true, value_name = "PATH")]
+    #[arg(
+        long,
+        global = true,
+        env = "POSTRIDER_CONFIG",
+        hide_env = true,
+        value_name = "PATH"
+    )]
     pub(crate) config: Option<PathBuf>,
     /// Set a key, over file and environment
     #[arg(long, global = true, value_name = "KEY=VALUE")]

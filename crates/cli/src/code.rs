@@ -6,6 +6,7 @@ macro_rules! codes {
     ($($name:ident = $number:literal, $exit:ident;)+) => {
         /// The code of an operator error. Numbers are never reused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(clippy::enum_variant_names, reason = "`NoSuchCode` is about a code")]
         pub(crate) enum Code { $($name),+ }
 
         impl Code {

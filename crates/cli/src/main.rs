@@ -1,10 +1,78 @@
-//! `postrider`: the command line.
+//! `postrider`: the command line. It alone knows every backend; what it decides is only how to
+//! ask and how to answer.
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is not the expected kind of value is one and the same mistake of the user"
+)]
 
-mod code;
-mod config;
 mod args;
+mod backend;
+mod code;
+mod commands;
+mod config;
+mod demo;
 mod fault;
+mod log;
+mod names;
 mod output;
+mod plan;
 mod scrub;
+mod why;
 
-fn main() {}
+use std::{
+    io::{self, BufWriter, Write},
+    process::ExitCode,
+};
+
+use clap::Parser;
+
+use fault::{Exit, Failure, Fault, Outcome};
+
+fn main() -> ExitCode {
+    // Arguments that cannot be parsed end with 2, as every other "could not".
+    let cli = args::Cli::parse();
+    // Two providers are built in, so one must be chosen; another choice before ours is as good.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(async {
+            let mut out = BufWriter::new(io::stdout());
+            let outcome = commands::execute(cli, &mut out).await;
+            finish(outcome, out.flush())
+        }),
+        Err(error) => Err(Fault::new(
+            code::Code::RelayFailed,
+            format!("the runtime cannot be started: {error}"),
+            "Nothing was done.",
+            "check this process's limits on threads and open files",
+        )
+        .into()),
+    };
+    end(outcome)
+}
+
+/// Output that was lost counts only if nothing worse happened.
+fn finish(outcome: Outcome, flushed: io::Result<()>) -> Outcome {
+    let exit = outcome?;
+    flushed?;
+    Ok(exit)
+}
+
+fn end(outcome: Outcome) -> ExitCode {
+    let exit = match outcome {
+        Ok(exit) => exit,
+        Err(Failure { exit, faults }) => {
+            for fault in &faults {
+                output::fault(fault);
+            }
+            exit
+        }
+    };
+    match exit {
+        Exit::Done => ExitCode::SUCCESS,
+        Exit::No => ExitCode::from(1),
+        Exit::CouldNot => ExitCode::from(2),
+    }
+}

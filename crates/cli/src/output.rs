@@ -71,7 +71,8 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             // Direction marks reorder what follows them on the line.
-            let escaped = c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            let escaped =
+                c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
             let (plain, escape) = if escaped {
                 (None, Some(c.escape_unicode()))
             } else {

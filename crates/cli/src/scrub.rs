@@ -78,7 +78,9 @@ mod tests {
         remember("https://someone:S3CRET1@host/services/S3CRET2?token=S3CRET3#S3CRET4");
         remember("postgresql://u:S3CRET6@host/orders_db?password=S3CRET8");
         remember("short");
-        let said = clean("someone services S3CRET1 S3CRET2 S3CRET3 S3CRET4 S3CRET6 S3CRET8 orders_db short host");
+        let said = clean(
+            "someone services S3CRET1 S3CRET2 S3CRET3 S3CRET4 S3CRET6 S3CRET8 orders_db short host",
+        );
         assert_eq!(said, "someone services … … … … … … orders_db short host");
     }
 }

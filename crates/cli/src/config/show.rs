@@ -153,6 +153,6 @@ pub(crate) fn reference() -> String {
     text
 }
 
-fn form(kind: Kind) -> String {
+pub(crate) fn form(kind: Kind) -> String {
     value::form(kind).replace('|', "\\|")
 }

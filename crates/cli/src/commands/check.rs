@@ -1,0 +1,233 @@
+//! `check`: what is not ready, and why. Read-only everywhere.
+
+use std::{io::Write, sync::Arc, time::Duration};
+
+use postrider_relay::{Settings, TransportFactory};
+use postrider_store::{Store, control::Registry};
+use postrider_transport::{Problem, Severity};
+use serde::Serialize;
+
+use super::{failed, run::settings};
+use crate::{
+    args::Format,
+    backend::{Factory, store},
+    code::Code,
+    config::Config,
+    fault::{Exit, Failure, Fault, Outcome},
+    names,
+    output::{self, printable},
+    plan,
+};
+
+/// A destination that does not answer must not keep the others from being looked at.
+const PREFLIGHT_WITHIN: Duration = Duration::from_secs(20);
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    ok: bool,
+    checks: Vec<Check>,
+}
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+pub(super) struct Check {
+    pub(super) what: String,
+    pub(super) ok: bool,
+    pub(super) problems: Vec<Found>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Found {
+    /// A stable word, such as `stream_missing`.
+    code: String,
+    /// `refused` keeps the relay from sending; `warning` names a risk.
+    severity: &'static str,
+    message: String,
+    #[serde(skip)]
+    fault: Option<Fault>,
+}
+
+impl Found {
+    fn of_fault(fault: Fault) -> Self {
+        Self {
+            code: fault.code.number().to_owned(),
+            severity: "refused",
+            message: fault.what.clone(),
+            fault: Some(fault),
+        }
+    }
+
+    fn of_problem(problem: Problem) -> Self {
+        Self {
+            code: problem.code.to_owned(),
+            severity: match problem.severity {
+                Severity::Refused => "refused",
+                Severity::Warning => "warning",
+            },
+            message: problem.message,
+            fault: None,
+        }
+    }
+}
+
+impl Check {
+    fn new(what: impl Into<String>, problems: Vec<Found>) -> Self {
+        Self {
+            what: what.into(),
+            ok: problems.iter().all(|found| found.severity == "warning"),
+            problems,
+        }
+    }
+
+    fn describe(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let word = if self.ok { "ok" } else { "NOT READY" };
+        writeln!(out, "{}: {word}", self.what)?;
+        for found in &self.problems {
+            let message = printable(&found.message);
+            writeln!(out, "  {} ({}): {message}", found.code, found.severity)?;
+            if let Some(fault) = &found.fault {
+                writeln!(out, "    fix: {}", printable(&fault.fix))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn run(format: Format, config: Arc<Config>, out: &mut dyn Write) -> Outcome {
+    let mut checks = Vec::new();
+    let opened = match store::open(&config).await {
+        Ok(opened) => {
+            checks.push(Check::new(
+                format!("database {}", store::shown(&config)),
+                Vec::new(),
+            ));
+            Some(opened)
+        }
+        Err(fault) => {
+            checks.push(Check::new(
+                format!("database {}", store::shown(&config)),
+                vec![Found::of_fault(fault)],
+            ));
+            None
+        }
+    };
+    if let Some(store) = &opened {
+        let registry = store.registry().await.map_err(failed)?;
+        checks.push(registered(&config, &registry));
+        checks.extend(destinations(&config, store, &registry).await?);
+    }
+    let ok = checks.iter().all(|check| check.ok);
+    if format.json {
+        let report = Report {
+            schema: "postrider.cli.check/1",
+            ok,
+            checks,
+        };
+        output::json(out, &report)?;
+    } else {
+        for check in &checks {
+            check.describe(out)?;
+        }
+    }
+    if opened.is_none() {
+        // Nothing more could be found out.
+        return Ok(Exit::CouldNot);
+    }
+    Ok(if ok { Exit::Done } else { Exit::No })
+}
+
+/// The registry against the file.
+fn registered(config: &Config, registry: &Registry) -> Check {
+    let found = match plan::compute(config, registry) {
+        Err(faults) => faults.into_iter().map(Found::of_fault).collect(),
+        Ok(plan) if plan.changes.is_empty() => Vec::new(),
+        Ok(plan) => {
+            let count = plan.changes.len();
+            vec![Found::of_fault(Fault::new(
+                Code::NotApplied,
+                format!("the file has {count} changes that are not registered"),
+                "",
+                "`postrider plan` shows them, `postrider apply --yes` registers them",
+            ))]
+        }
+    };
+    Check::new("registry", found)
+}
+
+/// Every destination that events go to now, and every earlier one that still has deliveries.
+async fn destinations(
+    config: &Arc<Config>,
+    store: &Arc<dyn Store>,
+    registry: &Registry,
+) -> Result<Vec<Check>, Failure> {
+    let backlog = store.backlog().await.map_err(failed)?;
+    let settings = settings(config);
+    let mut checks = Vec::new();
+    for row in &registry.destinations {
+        let figures = backlog.iter().find(|figures| figures.destination == row.id);
+        let waits =
+            figures.is_some_and(|figures| figures.pending.value > 0 || figures.unknown.value > 0);
+        if !row.current && !waits {
+            continue;
+        }
+        let mut found = Vec::new();
+        if let Some(suspension) = &row.suspended {
+            found.push(Found::of_fault(Fault::new(
+                Code::DestinationNotReady,
+                format!(
+                    "suspended since {}: {} {}",
+                    suspension.since, suspension.code, suspension.detail
+                ),
+                "",
+                format!(
+                    "settle the cause, then `postrider destination resume {}`",
+                    names::label_of(row)
+                ),
+            )));
+        }
+        found.extend(preflight(config, &settings, row).await);
+        checks.push(Check::new(
+            format!("destination {}", names::label_of(row)),
+            found,
+        ));
+    }
+    Ok(checks)
+}
+
+async fn preflight(
+    config: &Arc<Config>,
+    settings: &Settings,
+    row: &postrider_store::control::RegisteredDestination,
+) -> Vec<Found> {
+    let factory = Factory::new(Arc::clone(config));
+    let kind = &row.destination.kind;
+    if !factory.kinds().contains(&kind.as_str()) {
+        return vec![Found::of_fault(Fault::new(
+            Code::KindUnknown,
+            format!("this program does not know destinations of kind {kind:?}"),
+            "Its deliveries wait, untouched.",
+            "run a postrider that knows the kind",
+        ))];
+    }
+    let unreachable = |message: String| {
+        vec![Found::of_fault(Fault::new(
+            Code::DestinationUnreachable,
+            message,
+            "",
+            "check the connection's settings and that the destination runs",
+        ))]
+    };
+    let transport = match factory.open(row) {
+        Ok(transport) => transport,
+        Err(error) => return unreachable(error.to_string()),
+    };
+    let usage = settings.usage(&row.destination);
+    let found = match tokio::time::timeout(PREFLIGHT_WITHIN, transport.preflight(&usage)).await {
+        Ok(Ok(problems)) => problems.into_iter().map(Found::of_problem).collect(),
+        Ok(Err(error)) => unreachable(error.to_string()),
+        Err(_) => unreachable(format!("no answer within {PREFLIGHT_WITHIN:?}")),
+    };
+    transport.close().await;
+    found
+}
