@@ -1,3 +1,5 @@
+//! What a configuration file, the environment and their mistakes come to.
+
 use super::*;
 
 const GOOD: &str = r#"
