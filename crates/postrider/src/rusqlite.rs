@@ -132,7 +132,7 @@ fn try_append(
 
 fn reload(connection: &Connection, registry: &Registry) -> Result<Arc<Snapshot>, LoadError> {
     let rows = registry_rows(connection).map_err(|error| LoadError::Database {
-        message: error.to_string(),
+        message: sqlite::load_advice(&error),
         source: error.into(),
     })?;
     Ok(registry.replace(sqlite::snapshot(rows)?))

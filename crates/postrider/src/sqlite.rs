@@ -120,6 +120,16 @@ pub(crate) fn now() -> Result<Timestamp, AppendError> {
     })
 }
 
+/// What went wrong when the registry was read, with what is usually the matter.
+pub(crate) fn load_advice(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    if text.contains("no such table") {
+        format!("{text}; the file has no outbox, make it with `postrider migrate`")
+    } else {
+        text
+    }
+}
+
 pub(crate) fn failed(message: String, code: Option<i32>, source: Source) -> AppendError {
     if code == Some(BUSY_SNAPSHOT) {
         AppendError::Outdated { source }

@@ -282,7 +282,7 @@ async fn reload(
     let rows = registry_rows(connection)
         .await
         .map_err(|error| LoadError::Database {
-            message: error.to_string(),
+            message: sqlite::load_advice(&error),
             source: error.into(),
         })?;
     Ok(registry.replace(sqlite::snapshot(rows)?))

@@ -1,6 +1,9 @@
 //! Append for applications, against real databases.
 
 mod drivers;
+mod field_cases;
 mod postgres;
+mod programs;
 mod sealing;
+mod sqlite;
 mod support;
