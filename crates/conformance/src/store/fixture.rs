@@ -210,7 +210,7 @@ impl<H: StoreHarness> World<H> {
         world
     }
 
-    /// One destination with the defaults of [`destination`].
+    /// One destination with the defaults of [`destination()`].
     pub async fn new() -> Self {
         Self::with(&[destination("alpha")]).await
     }
