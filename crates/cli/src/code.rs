@@ -6,7 +6,7 @@ macro_rules! codes {
     ($($name:ident = $number:literal, $exit:ident;)+) => {
         /// The code of an operator error. Numbers are never reused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(clippy::enum_variant_names, reason = "`NoSuchCode` is about a code")]
+        #[expect(clippy::enum_variant_names, reason = "`CodeUnknown` is about a code")]
         pub(crate) enum Code { $($name),+ }
 
         impl Code {
@@ -68,7 +68,7 @@ codes! {
     KindUnknown = "P0033", CouldNot;
     OutputLost = "P0034", CouldNot;
     DemoNotProven = "P0035", No;
-    NoSuchCode = "P0036", No;
+    CodeUnknown = "P0036", No;
     MigrationFailed = "P0037", CouldNot;
     BadArgument = "P0038", CouldNot;
 }

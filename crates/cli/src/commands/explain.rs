@@ -58,7 +58,7 @@ pub(super) fn run(args: &Explain, out: &mut dyn Write) -> Outcome {
 
 fn unknown(text: &str) -> Fault {
     Fault::new(
-        Code::NoSuchCode,
+        Code::CodeUnknown,
         format!("there is no error code {text:?}"),
         "",
         "`postrider explain` lists them all",

@@ -37,6 +37,7 @@ pub(crate) async fn execute(cli: Cli, out: &mut dyn Write) -> Outcome {
     let sources = Sources {
         file: cli.config,
         assignments: cli.set,
+        alone: false,
     };
     match cli.command {
         Command::Demo(args) => demo::run(&args, out).await,

@@ -31,6 +31,8 @@ pub(crate) struct Sources {
     pub(crate) file: Option<PathBuf>,
     /// `--set`, in order.
     pub(crate) assignments: Vec<String>,
+    /// The environment is not looked at.
+    pub(crate) alone: bool,
 }
 
 /// Reads the configuration of this process.
@@ -44,7 +46,11 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Vec<Fault>> {
         .file
         .clone()
         .unwrap_or_else(|| PathBuf::from(FILE_NAME));
-    let variables = environment();
+    let variables = if sources.alone {
+        Vec::new()
+    } else {
+        environment()
+    };
     match std::fs::read_to_string(&path) {
         Ok(text) => settings.add_file(&path.display().to_string(), &text, &mut faults),
         // Everything may be in the environment.

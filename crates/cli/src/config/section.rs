@@ -49,38 +49,38 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn text(&self, name: &str) -> Option<String> {
-        match self.value(name)? {
-            Value::Text(text) => Some(text),
-            other => wrong(name, &other),
-        }
+        let Value::Text(text) = self.value(name)? else {
+            wrong(name)
+        };
+        Some(text)
     }
 
     pub(super) fn integer(&self, name: &str) -> Option<u64> {
-        match self.value(name)? {
-            Value::Integer(number) => Some(number.unsigned_abs()),
-            other => wrong(name, &other),
-        }
+        let Value::Integer(number) = self.value(name)? else {
+            wrong(name)
+        };
+        Some(number.unsigned_abs())
     }
 
     pub(super) fn boolean(&self, name: &str) -> bool {
         match self.value(name) {
             Some(Value::Boolean(on)) => on,
             None => false,
-            Some(other) => wrong(name, &other),
+            Some(_) => wrong(name),
         }
     }
 
     pub(super) fn optional_duration(&self, name: &str) -> Option<Duration> {
-        match self.value(name)? {
-            Value::Duration(duration) => Some(duration),
-            other => wrong(name, &other),
-        }
+        let Value::Duration(duration) = self.value(name)? else {
+            wrong(name)
+        };
+        Some(duration)
     }
 
     pub(super) fn duration(&self, name: &str) -> Duration {
         match self.value(name) {
             Some(Value::Duration(duration)) => duration,
-            other => wrong(name, &other),
+            Some(_) | None => wrong(name),
         }
     }
 
@@ -88,29 +88,29 @@ impl<'a> Section<'a> {
         match self.value(name) {
             Some(Value::Texts(texts)) => texts,
             None => Vec::new(),
-            Some(other) => wrong(name, &other),
+            Some(_) => wrong(name),
         }
     }
 
     pub(super) fn url(&self, name: &str) -> Option<Url> {
-        match self.value(name)? {
-            Value::Url(url) => Some(url),
-            other => wrong(name, &other),
-        }
+        let Value::Url(url) = self.value(name)? else {
+            wrong(name)
+        };
+        Some(url)
     }
 
     pub(super) fn secret(&self, name: &str) -> Option<Secret> {
-        match self.value(name)? {
-            Value::Secret(secret) => Some(secret),
-            other => wrong(name, &other),
-        }
+        let Value::Secret(secret) = self.value(name)? else {
+            wrong(name)
+        };
+        Some(secret)
     }
 
     pub(super) fn secrets(&self, name: &str) -> Vec<Secret> {
         match self.value(name) {
             Some(Value::Secrets(secrets)) => secrets,
             None => Vec::new(),
-            Some(other) => wrong(name, &other),
+            Some(_) => wrong(name),
         }
     }
 
@@ -118,7 +118,7 @@ impl<'a> Section<'a> {
         match self.value(name) {
             Some(Value::NamedSecrets(secrets)) => secrets,
             None => BTreeMap::new(),
-            Some(other) => wrong(name, &other),
+            Some(_) => wrong(name),
         }
     }
 }
@@ -142,8 +142,8 @@ pub(super) fn pattern(path: &Path) -> String {
 }
 
 /// The value was checked against the same table of keys that this code was written from.
-fn wrong(name: &str, value: &dyn std::fmt::Debug) -> ! {
-    panic!("{name} was read as another kind than the table of keys says: {value:?}")
+fn wrong(name: &str) -> ! {
+    panic!("{name} is read as another kind than the table of keys says")
 }
 
 /// Tables of a list or under names, in order.
