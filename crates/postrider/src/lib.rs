@@ -41,3 +41,8 @@ pub struct Appended {
     /// It was there already, with the same content: this append changed nothing.
     pub already: bool,
 }
+
+// The Rust on the page compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/append.md")]
+struct AppendPage;

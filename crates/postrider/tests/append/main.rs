@@ -1,5 +1,6 @@
 //! Append for applications, against real databases.
 
+mod documentation;
 mod drivers;
 mod field_cases;
 mod postgres;
