@@ -19,13 +19,14 @@ pub(crate) struct Cli {
     #[arg(
         long,
         global = true,
+        display_order = 900,
         env = "POSTRIDER_CONFIG",
         hide_env = true,
         value_name = "PATH"
     )]
     pub(crate) config: Option<PathBuf>,
     /// Set a key, over file and environment
-    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    #[arg(long, global = true, display_order = 901, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -214,7 +215,7 @@ pub(crate) struct Append {
     pub(crate) aggregate_type: Option<String>,
     #[arg(long, value_name = "TEXT", required_unless_present = "json_lines")]
     pub(crate) aggregate_id: Option<String>,
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) aggregate_version: Option<String>,
     /// The payload; `@PATH` for a file, `@-` for standard input
     #[arg(long, value_name = "TEXT", required_unless_present = "json_lines")]

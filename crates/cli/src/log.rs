@@ -11,9 +11,11 @@ pub(crate) fn start(log: &Log) {
     init(log, &log.level);
 }
 
-/// For a command whose answer is on standard output: only what went wrong.
+/// For a command whose answer is on standard output: only what went wrong, unless a level is
+/// configured.
 pub(crate) fn start_quiet(log: &Log) {
-    init(log, "warn");
+    let level = if log.level_given { &log.level } else { "warn" };
+    init(log, level);
 }
 
 fn init(log: &Log, level: &str) {

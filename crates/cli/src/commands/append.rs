@@ -15,7 +15,7 @@ use postrider_contract::{EventId, NewEvent, Timestamp};
 use postrider_store::{AppendError, Store, dispatch::Appended};
 use serde::Serialize;
 
-use super::{event_id, failed, open};
+use super::{failed, open};
 use crate::{
     args::Append,
     backend::store,
@@ -178,7 +178,12 @@ fn single(args: &Append) -> Result<NewEvent, Failure> {
         given(&args.aggregate_id),
         payload,
     );
-    event.event_id = args.event_id.as_deref().map(event_id).transpose()?;
+    event.event_id = args
+        .event_id
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|error| refused(Code::EventInvalid, "", &format!("eventId: {error}")))?;
     event.aggregate.version = args
         .aggregate_version
         .as_deref()

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::{
     args::{ConfigCommand, Format, Keys},
+    code::Code,
     config::{
         self, Sources,
         keys::{KEYS, Need},
@@ -66,10 +67,13 @@ fn check(format: Format, sources: &Sources, out: &mut dyn Write) -> Outcome {
     if ok {
         return Ok(Exit::Done);
     }
-    Err(Failure {
-        exit: Exit::No,
-        faults,
-    })
+    // A file that cannot be read is neither right nor wrong.
+    let exit = if faults.iter().any(|fault| fault.code == Code::ConfigMissing) {
+        Exit::CouldNot
+    } else {
+        Exit::No
+    };
+    Err(Failure { exit, faults })
 }
 
 fn show(format: Format, sources: &Sources, out: &mut dyn Write) -> Outcome {

@@ -268,8 +268,8 @@ async fn replay(args: &Replay, config: &Config, out: &mut dyn Write) -> Outcome 
             return Ok(Exit::No);
         }
         return Err(not_confirmed(&format!(
-            "{} deliveries would be sent again",
-            found.len()
+            "{} would be sent again",
+            deliveries_of(found.len())
         )));
     }
 
@@ -367,5 +367,12 @@ fn report(
     for delivery in &deliveries {
         writeln!(out, "{} at {}", delivery.event_id, delivery.destination)?;
     }
-    writeln!(out, "{} deliveries are pending again", deliveries.len())
+    writeln!(out, "pending again: {}", deliveries_of(deliveries.len()))
+}
+
+fn deliveries_of(count: usize) -> String {
+    match count {
+        1 => "1 delivery".to_owned(),
+        count => format!("{count} deliveries"),
+    }
 }

@@ -306,7 +306,7 @@ impl Delivery {
         if let Some(at) = self.available_at {
             writeln!(
                 out,
-                "  due {at}, {} attempts charged",
+                "  due {at}, attempts charged: {}",
                 self.attempts_charged
             )?;
         }

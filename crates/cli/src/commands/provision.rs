@@ -72,15 +72,11 @@ pub(super) async fn run(args: &Provision, config: Arc<Config>, out: &mut dyn Wri
                         transport.provision(&usage).await
                     } else {
                         let problems = transport.preflight(&usage).await?;
+                        // A warning is a risk that the operator took, nothing to make.
                         Ok(problems
                             .into_iter()
-                            .map(|problem| {
-                                let word = match problem.severity {
-                                    Severity::Refused => "refused",
-                                    Severity::Warning => "warning",
-                                };
-                                format!("{} ({word}): {}", problem.code, problem.message)
-                            })
+                            .filter(|problem| problem.severity == Severity::Refused)
+                            .map(|problem| format!("{}: {}", problem.code, problem.message))
                             .collect())
                     }
                 })

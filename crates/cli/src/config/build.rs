@@ -20,6 +20,7 @@ use super::{
         Config, Connection, Destination, EventType, Http, JetStream, Kind, Log, Relay, Route, Store,
     },
     path::Path,
+    secret::Url,
     section::{Section, sections},
 };
 use crate::{code::Code, fault::Fault};
@@ -217,6 +218,7 @@ impl<'a> Reader<'a> {
             );
         }
         Log {
+            level_given: section.given("level"),
             json: section.text("format").as_deref() == Some("json"),
             level,
         }
@@ -233,7 +235,7 @@ impl<'a> Reader<'a> {
             self.valid(&section, text::cluster(&cluster));
             let kind = match section.text("kind").as_deref() {
                 Some("jetstream") => self.jetstream(&section).map(Kind::JetStream),
-                Some("http") => http(&section).map(Kind::Http),
+                Some("http") => self.http(&section).map(Kind::Http),
                 Some("file") => file(&section),
                 Some(_) | None => None,
             };
@@ -310,6 +312,33 @@ impl<'a> Reader<'a> {
             );
         }
         Some(jetstream)
+    }
+
+    fn http(&mut self, section: &Section<'_>) -> Option<Http> {
+        let url = section.url("url")?;
+        // The rest of the rules are the transport's; this one is about what stands in a file.
+        if let Url::Text(text) = &url
+            && text.contains(['@', '#'])
+        {
+            self.bad(
+                section,
+                "url",
+                "holds a user, a password or a fragment",
+                "leave them out; use authorization, or give the URL as { env = \"NAME\" }",
+            );
+        }
+        Some(Http {
+            url,
+            authorization: section.secret("authorization"),
+            headers: section.named_secrets("headers"),
+            signing_secrets: section.secrets("signing_secrets"),
+            allow_networks: section.texts("allow_networks"),
+            allow_plain_http: section.boolean("allow_plain_http"),
+            ca_file: section.text("ca_file").map(PathBuf::from),
+            concurrency_max: narrow(section.integer("concurrency_max")?),
+            response_bytes_max: narrow(section.integer("response_bytes_max")?),
+            request_bytes_max: section.integer("request_bytes_max"),
+        })
     }
 
     /// Two keys of which neither means anything without the other.
@@ -538,21 +567,6 @@ fn own_name(section: &Section<'_>) -> Option<String> {
         super::path::Segment::Name(name) => Some(name.clone()),
         super::path::Segment::Index(_) => None,
     }
-}
-
-fn http(section: &Section<'_>) -> Option<Http> {
-    Some(Http {
-        url: section.url("url")?,
-        authorization: section.secret("authorization"),
-        headers: section.named_secrets("headers"),
-        signing_secrets: section.secrets("signing_secrets"),
-        allow_networks: section.texts("allow_networks"),
-        allow_plain_http: section.boolean("allow_plain_http"),
-        ca_file: section.text("ca_file").map(PathBuf::from),
-        concurrency_max: narrow(section.integer("concurrency_max")?),
-        response_bytes_max: narrow(section.integer("response_bytes_max")?),
-        request_bytes_max: section.integer("request_bytes_max"),
-    })
 }
 
 fn file(section: &Section<'_>) -> Option<Kind> {

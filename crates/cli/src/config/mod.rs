@@ -52,7 +52,13 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Vec<Fault>> {
         environment()
     };
     match std::fs::read_to_string(&path) {
-        Ok(text) => settings.add_file(&path.display().to_string(), &text, &mut faults),
+        Ok(text) => {
+            settings.add_file(&path.display().to_string(), &text, &mut faults);
+            if faults.iter().any(|fault| fault.code == Code::ConfigNotToml) {
+                // Everything would be missing now.
+                return Err(faults);
+            }
+        }
         // Everything may be in the environment.
         Err(error)
             if error.kind() == std::io::ErrorKind::NotFound

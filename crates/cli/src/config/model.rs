@@ -58,6 +58,8 @@ pub(crate) struct Relay {
 pub(crate) struct Log {
     pub(crate) json: bool,
     pub(crate) level: String,
+    /// It is not the default.
+    pub(crate) level_given: bool,
 }
 
 /// How to reach a cluster.

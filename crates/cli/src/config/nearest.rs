@@ -7,8 +7,10 @@ use super::{
 };
 use crate::{code::Code, fault::Fault};
 
-/// Jaro-Winkler likeness below which a suggestion would only confuse.
+/// Jaro-Winkler likeness below which a suggestion would only confuse: of a key of the same table,
+/// and of one somewhere else.
 const LIKENESS_MIN: f64 = 0.75;
+const LIKENESS_MIN_ELSEWHERE: f64 = 0.93;
 
 /// The fault for a key that does not exist, with the nearest one that does.
 pub(crate) fn unknown_key(origin: &Origin, path: &Path) -> Fault {
@@ -49,14 +51,18 @@ fn nearest(path: &Path) -> Option<&'static str> {
     let anywhere = KEYS
         .iter()
         .filter_map(|key| Some((key.pattern, key.pattern.rsplit('.').next()?)));
-    best(last, siblings).or_else(|| best(last, anywhere))
+    best(last, siblings, LIKENESS_MIN).or_else(|| best(last, anywhere, LIKENESS_MIN_ELSEWHERE))
 }
 
-fn best<'a>(given: &str, candidates: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'a str> {
+fn best<'a>(
+    given: &str,
+    candidates: impl Iterator<Item = (&'a str, &'a str)>,
+    likeness_min: f64,
+) -> Option<&'a str> {
     candidates
         .filter(|(_, name)| !matches!(*name, "*" | "#"))
         .map(|(pattern, name)| (pattern, strsim::jaro_winkler(given, name)))
-        .filter(|(_, likeness)| *likeness >= LIKENESS_MIN)
+        .filter(|(_, likeness)| *likeness >= likeness_min)
         .max_by(|(_, a), (_, b)| a.total_cmp(b))
         .map(|(pattern, _)| pattern)
 }

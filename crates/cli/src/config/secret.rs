@@ -24,6 +24,12 @@ impl Secret {
     /// # Errors
     /// [`Code::SecretUnreadable`], naming `key` and where it looked.
     pub(crate) fn read(&self, key: &str, base: &FilePath) -> Result<String, Fault> {
+        let value = self.read_quietly(key, base)?;
+        scrub::remember(&value);
+        Ok(value)
+    }
+
+    fn read_quietly(&self, key: &str, base: &FilePath) -> Result<String, Fault> {
         let unreadable = |what: String, fix: String| {
             Fault::new(
                 Code::SecretUnreadable,
@@ -68,7 +74,6 @@ impl Secret {
                 "put the secret there".to_owned(),
             ));
         }
-        scrub::remember(&value);
         Ok(value)
     }
 }
@@ -102,12 +107,11 @@ impl Url {
     /// As [`Secret::read`].
     pub(crate) fn read(&self, key: &str, base: &FilePath) -> Result<String, Fault> {
         match self {
-            Self::Text(text) => {
-                scrub::remember_parts(text);
-                Ok(text.clone())
-            }
-            Self::Secret(secret) => secret.read(key, base),
+            Self::Text(text) => Ok(text.clone()),
+            Self::Secret(secret) => secret.read_quietly(key, base),
         }
+        // As a whole it is no secret: where the database is may be said.
+        .inspect(|url| scrub::remember_parts(url))
     }
 }
 

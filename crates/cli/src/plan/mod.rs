@@ -110,13 +110,13 @@ pub(crate) fn compute(config: &Config, registry: &Registry) -> Result<Plan, Vec<
             changes.push(changed(&destination, current));
             if let Some(current) = current {
                 notes.push(format!(
-                    "destination {name}: deliveries that wait for generation {} still go there, as they were promised",
+                    "destination {name}: deliveries that wait for generation {} still go there, as they were promised; between the two the order of a key is not kept",
                     current.generation
                 ));
                 if current.lanes != destination.lanes {
                     notes.push(format!(
-                        "destination {name}: {} lanes, not {}: between the two generations the order of a key is not kept",
-                        destination.lanes, current.lanes
+                        "destination {name}: generation {} has {} lanes of its own, generation {} keeps its {}",
+                        destination.generation, destination.lanes, current.generation, current.lanes
                     ));
                 }
             }

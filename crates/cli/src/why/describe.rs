@@ -102,7 +102,7 @@ fn words(cause: &Cause) -> String {
             waiting,
             ..
         } => format!(
-            "waits behind event {event} of its key, which is {state}; {} of the key wait",
+            "waits behind event {event} of its key, which is {state} (waiting behind it: {})",
             counted(waiting)
         ),
         Cause::Retry {
@@ -118,7 +118,7 @@ fn words(cause: &Cause) -> String {
                 }
                 None => String::new(),
             };
-            format!("tried again at {at}{after}; {attempts} attempts are charged")
+            format!("tried again at {at}{after}; attempts charged: {attempts}")
         }
         Cause::BreakerOpen {
             since,

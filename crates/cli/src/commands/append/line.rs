@@ -50,8 +50,18 @@ enum Version {
     Number(u64),
 }
 
+/// The place in the line; the caller knows which line it is.
+fn in_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&place) {
+        Some(what) => format!("{what}, at column {}", error.column()),
+        None => text,
+    }
+}
+
 pub(super) fn parse(text: &str) -> Result<NewEvent, String> {
-    let line: Line<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let line: Line<'_> = serde_json::from_str(text).map_err(|error| in_line(&error))?;
     let payload = match (line.payload, line.payload_base64, line.payload_json) {
         (Some(text), None, None) => text.into_bytes(),
         (None, Some(encoded), None) => {
