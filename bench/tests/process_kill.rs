@@ -8,7 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use postrider_contract::destination::Ordering;
-use postrider_testkit::{Nats, Program, env, eventually, postgres::query_column};
+use postrider_testkit::{
+    FaultProxy, Nats, Program, env, eventually,
+    postgres::query_column,
+    proxy::{Direction, Flow},
+};
 use tokio::process::Command;
 
 const EVENTS: usize = 6_000;
@@ -125,5 +129,92 @@ async fn the_same_process_goes_on_when_nats_comes_back() -> Result<()> {
     delivered(1_000).await?;
     let context = async_nats::jetstream::new(async_nats::connect(nats.url()).await?);
     assert_eq!(setup::stored(&context, "OUTAGE").await?, 1_000);
+    Ok(())
+}
+
+/// With a lease that is long enough to be paused in the middle of a send.
+fn paused_relay(database: &str, nats: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_postrider-bench"));
+    command
+        .args(["relay", "--lease-ms", "9000", "--batch-max", "100"])
+        .args(["--database", database, "--nats", nats])
+        .env("RUST_LOG", "warn");
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_paused_past_its_lease_hands_in_evidence_and_settles_nothing() -> Result<()> {
+    let url = env::postgres().create_database().await?;
+    let nats = Nats::start(&env::nats_server_current()).await?;
+    let store = setup::database(&url, setup::destination("PAUSED", Ordering::Key)).await?;
+    let stream = setup::stream(&nats.url(), "PAUSED").await?;
+    // The first relay's acknowledgements are held back, so that its sends are in flight.
+    let proxy = FaultProxy::to_port(nats.port()).await?;
+    let first = Program::new("first")?;
+    first.spawn(paused_relay(&url, &format!("nats://{}", proxy.address())))?;
+    let count = |query: &'static str| number(&url, query);
+    setup::backlog(&store, 100, 300).await?;
+    eventually(
+        Duration::from_secs(30),
+        "the first relay delivers",
+        || async {
+            count("select count(*)::text from postrider.receipts")
+                .await
+                .is_ok_and(|n| n == 100)
+        },
+    )
+    .await?;
+    proxy.set(Direction::ServerToClient, Flow::Hold);
+    setup::backlog(&store, 100, 300).await?;
+    eventually(
+        Duration::from_secs(30),
+        "the second hundred is stored",
+        || async {
+            setup::stored(&stream, "PAUSED")
+                .await
+                .is_ok_and(|n| n == 200)
+        },
+    )
+    .await?;
+    first.pause()?;
+
+    let second = Program::new("second")?;
+    second.spawn(relay(&url, &nats.url(), false))?;
+    eventually(
+        Duration::from_secs(60),
+        "the second relay takes over",
+        || async {
+            count("select count(*)::text from postrider.receipts")
+                .await
+                .is_ok_and(|n| n == 200)
+        },
+    )
+    .await?;
+    proxy.heal().await?;
+    first.resume()?;
+    // The same acknowledgements again, from a session that has ended: kept, and nothing else.
+    eventually(
+        Duration::from_secs(30),
+        "the late receipts are kept",
+        || async {
+            count("select count(*)::text from postrider.duplicate_receipts")
+                .await
+                .is_ok_and(|n| n > 0)
+        },
+    )
+    .await?;
+    assert_eq!(
+        count("select count(*)::text from postrider.receipts").await?,
+        200
+    );
+    assert_eq!(
+        count("select count(distinct event_id)::text from postrider.receipts").await?,
+        200
+    );
+    assert_eq!(
+        count("select count(*)::text from postrider.deliveries").await?,
+        0
+    );
+    assert_eq!(setup::stored(&stream, "PAUSED").await?, 200);
     Ok(())
 }
