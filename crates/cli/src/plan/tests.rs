@@ -1,3 +1,5 @@
+//! What a plan shows for each kind of change.
+
 use postrider_store::control::{RegisteredDestination, RegisteredEventType};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Every cause that an event may wait for, and the words for it.
+
 use bytes::Bytes;
 use postrider_contract::{
     Destination, EventId,
