@@ -37,7 +37,9 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
         let context = setup::stream(&nats, &raw).await?;
         setup::stream(&nats, &name).await?;
         let events = u64::try_from(args.events)?;
-        postrider_testkit::postgres::execute(&url, "vacuum analyze; checkpoint").await?;
+        for statement in ["vacuum analyze", "checkpoint"] {
+            postrider_testkit::postgres::execute(&url, statement).await?;
+        }
 
         let took = limit::run(&url, &nats, &raw).await?;
         ensure!(
