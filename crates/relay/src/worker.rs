@@ -915,8 +915,9 @@ impl Running {
         Some(since + SLEEP_AFTER)
     }
 
-    /// Every destination that can be served now has made its fetches. With `once`, those without
-    /// lanes or with a closed gate do not count.
+    /// Every destination that can be served now has made its fetches. One whose gate is closed
+    /// does not count, or a bounded run would wait for a person; with `once`, one without lanes
+    /// does not either.
     fn all_done(&self, once: bool, has_its_lanes: bool) -> bool {
         let looked = self
             .gates
@@ -924,9 +925,9 @@ impl Running {
             .all(|gate| gate.preflight != Preflight::NotYet);
         let known = looked && has_its_lanes;
         let exempt = |destination: &DestinationId| {
-            once && known
-                && (self.lanes.get(destination).is_none_or(|lanes| *lanes == 0)
-                    || self.closed(*destination))
+            known
+                && (self.closed(*destination)
+                    || (once && self.lanes.get(destination).is_none_or(|lanes| *lanes == 0)))
         };
         (!once || known)
             && self
