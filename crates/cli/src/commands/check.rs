@@ -4,7 +4,7 @@ use std::{io::Write, sync::Arc, time::Duration};
 
 use postrider_relay::{Settings, TransportFactory};
 use postrider_store::{Store, control::Registry};
-use postrider_transport::{Problem, Severity};
+use postrider_transport::{Error, Problem, Severity};
 use serde::Serialize;
 
 use super::{failed, run::settings};
@@ -210,24 +210,33 @@ async fn preflight(
             "run a postrider that knows the kind",
         ))];
     }
-    let unreachable = |message: String| {
-        vec![Found::of_fault(Fault::new(
-            Code::DestinationUnreachable,
-            message,
-            "",
-            "check the connection's settings and that the destination runs",
-        ))]
-    };
     let transport = match factory.open(row) {
         Ok(transport) => transport,
-        Err(error) => return unreachable(error.to_string()),
+        Err(error) => return vec![of_error(&error)],
     };
     let usage = settings.usage(&row.destination);
     let found = match tokio::time::timeout(PREFLIGHT_WITHIN, transport.preflight(&usage)).await {
         Ok(Ok(problems)) => problems.into_iter().map(Found::of_problem).collect(),
-        Ok(Err(error)) => unreachable(error.to_string()),
-        Err(_) => unreachable(format!("no answer within {PREFLIGHT_WITHIN:?}")),
+        Ok(Err(error)) => vec![of_error(&error)],
+        Err(_) => vec![of_error(&Error::Unavailable {
+            code: "no_answer",
+            message: format!("no answer within {PREFLIGHT_WITHIN:?}"),
+        })],
     };
     transport.close().await;
     found
+}
+
+fn of_error(error: &Error) -> Found {
+    let (code, fix) = match error {
+        Error::Unavailable { .. } => (
+            Code::DestinationUnreachable,
+            "check the connection's addresses and that the destination runs",
+        ),
+        Error::Misconfigured { .. } => (
+            Code::DestinationNotReady,
+            "correct the connection, or the destination and apply it",
+        ),
+    };
+    Found::of_fault(Fault::new(code, error.to_string(), "", fix))
 }
