@@ -316,3 +316,12 @@ fn sec_1_a_database_url() {
     said.holds_no_secret();
     assert!(said.mentions("P0010"), "the database was not asked");
 }
+
+#[test]
+#[should_panic(expected = "S3CRET4 in somewhere")]
+fn sec_1_this_test_can_fail() {
+    let mut said = Said::default();
+    said.0
+        .push(("somewhere".to_owned(), "a…S3CRET4".to_owned()));
+    said.holds_no_secret();
+}

@@ -1,0 +1,129 @@
+//! The command line on PostgreSQL and JetStream: from nothing to a receipt, and what is said of a
+//! stream that does not fit.
+
+mod process;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use postrider_testkit::{Program, env, eventually};
+use process::Place;
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// A configuration on a database and a stream of its own.
+async fn place() -> Result<Place> {
+    let url = env::postgres().create_database().await?;
+    // The database's name was never used before, so neither was the stream's.
+    let name = url.rsplit('/').next().unwrap_or_default().to_uppercase();
+    let configuration = format!(
+        r#"
+[store]
+url = {{ env = "DATABASE_URL" }}
+[admin]
+listen = "off"
+[connections.main]
+kind = "jetstream"
+servers = ["{}"]
+[destinations.orders]
+connection = "main"
+stream = "S_{name}"
+target = "{name}.{{event_type}}"
+[[event_types]]
+event_type = "order.placed"
+schema_version = "1"
+[[routes]]
+event_type = "order.placed"
+schema_version = "1"
+destinations = ["orders"]
+"#,
+        env::nats_url()
+    );
+    let mut place = Place::new(&configuration);
+    place.set("DATABASE_URL", &url);
+    Ok(place)
+}
+
+#[tokio::test]
+async fn from_nothing_to_a_receipt_on_postgres_and_jetstream() -> Result<()> {
+    let place = place().await?;
+    let refused = place.answer("events list");
+    assert!(refused.stderr.contains("P0011"), "{}", refused.stderr);
+    place.done("migrate");
+    place.done("apply --yes --reason test");
+
+    // The stream is not there: said by check, made by provision and by nothing else.
+    let check = place.answer("check");
+    assert_eq!(check.code, Some(1), "{}", check.stderr);
+    assert!(check.stdout.contains("stream_missing"), "{}", check.stdout);
+    let id = place.append(1, "a");
+    let once = place.answer("dispatch-once --json");
+    assert_eq!(once.json()["claimed"], 0, "{}", once.stderr);
+    let preview = place.answer("provision");
+    assert_eq!(preview.code, Some(1), "{}", preview.stdout);
+    assert_eq!(place.answer("check").code, Some(1));
+    place.done("provision --yes");
+    let check = place.answer("check");
+    assert_eq!(check.code, Some(0), "{}", check.stdout);
+
+    let relay = Program::new("relay")?;
+    relay.spawn(place.command(["run"]))?;
+    eventually(WITHIN, "the receipt", || async {
+        place.done(&format!("why {id}")).contains("jetstream.ack/1")
+    })
+    .await?;
+    // While it runs and sleeps, the doorbell or a poll wakes it.
+    let second = place.append(2, "a");
+    eventually(WITHIN, "the second receipt", || async {
+        place
+            .done(&format!("why {second}"))
+            .contains("jetstream.ack/1")
+    })
+    .await?;
+    let lanes = place.done("lanes --json");
+    assert!(lanes.contains("\"owner\": \""), "{lanes}");
+    relay.terminate()?;
+    assert_eq!(relay.wait(WITHIN).await?.code(), Some(0));
+
+    let why = place.answer(&format!("why {second} --json")).json();
+    let receipt = &why["deliveries"][0]["because"][0]["receipt"];
+    assert_eq!(receipt["type"], "jetstream.ack/1");
+    assert_eq!(receipt["sequence"], 2);
+    assert_eq!(
+        place
+            .done("deliveries list --json")
+            .matches("eventId")
+            .count(),
+        0
+    );
+    place.done("maintain");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stream_that_does_not_fit_is_named_with_both_values() -> Result<()> {
+    let mut place = place().await?;
+    place.done("migrate");
+    place.done("apply --yes");
+    place.done("provision --yes");
+    // Retries that go on for longer than the stream remembers ids.
+    place.set("POSTRIDER_RELAY__BACKOFF_FIRST", "1h");
+    place.set("POSTRIDER_RELAY__BACKOFF_MAX", "1h");
+    let check = place.answer("check --json");
+    let text = &check.stdout;
+    assert!(text.contains("duplicate"), "{text}");
+    // A target outside the stream's subjects.
+    place.set(
+        "POSTRIDER_DESTINATIONS__ORDERS__TARGET",
+        "elsewhere.{event_type}",
+    );
+    place.done("apply --yes");
+    let check = place.answer("check");
+    assert_eq!(check.code, Some(1), "{}", check.stdout);
+    assert!(
+        check.stdout.contains("orders#2: NOT READY"),
+        "{}",
+        check.stdout
+    );
+    Ok(())
+}
