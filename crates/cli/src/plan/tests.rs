@@ -173,3 +173,18 @@ fn what_left_the_file_is_named_and_stays() {
     assert_eq!((removed.len(), added.len()), (1, 0));
     assert_eq!(removed[0].destination, "audit");
 }
+
+#[test]
+fn the_examples_are_right() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    for name in ["postrider.toml", "jetstream.toml"] {
+        let config = config::load(&Sources {
+            file: Some(format!("{folder}/{name}").into()),
+            assignments: Vec::new(),
+            alone: true,
+        })
+        .unwrap_or_else(|faults| panic!("{name}: {faults:?}"));
+        compute(&config, &Registry::default())
+            .unwrap_or_else(|faults| panic!("{name}: {faults:?}"));
+    }
+}
