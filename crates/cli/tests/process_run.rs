@@ -9,6 +9,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use postrider_contract::{DeliverySet, delivery_set::Member};
+use postrider_store::{
+    Store,
+    control::{Audit, ControlPlane},
+};
+use postrider_store_sqlite::{Options, SqliteStore};
 use postrider_testkit::{Program, eventually, eventually_some};
 use process::Place;
 
@@ -267,4 +273,120 @@ fn every_command_but_migrate_refuses_a_schema_that_it_does_not_know() -> Result<
     )?;
     refuses(&place, "P0012");
     Ok(())
+}
+
+#[tokio::test]
+async fn dep_1_a_kind_of_a_newer_program_is_left_alone_and_named() -> Result<()> {
+    let place = ready(FILES);
+    // A newer program registers a kind that this one does not know, and routes to it.
+    let store = SqliteStore::open(&Options::new(place.file("shop.db")))?;
+    let registry = store.registry().await?;
+    let mut newer = registry.destinations[0].destination.clone();
+    newer.name = "future".to_owned();
+    newer.kind = "pulsar".to_owned();
+    newer.cluster = "somewhere".to_owned();
+    let set = registry.delivery_set.context("a delivery set")?;
+    let mut members = set.members.clone();
+    members.push(Member {
+        destination: newer.name.clone(),
+        destination_digest: newer.digest(),
+        consumer: newer.name.clone(),
+        ..members[0].clone()
+    });
+    let plan = ControlPlane {
+        event_types: registry
+            .event_types
+            .into_iter()
+            .map(|row| row.event_type)
+            .collect(),
+        destinations: vec![registry.destinations[0].destination.clone(), newer],
+        delivery_set: DeliverySet::new(2, set.applicable_events, members),
+    };
+    let audit = Audit {
+        actor: "test".to_owned(),
+        reason: "test".to_owned(),
+    };
+    store.apply(&plan, &audit).await?;
+
+    let id = place.append(1, "a");
+    let once = place.answer("dispatch-once --json");
+    assert_eq!(once.code, Some(0), "{}", once.stderr);
+    assert_eq!(once.json()["acknowledged"], 1, "{}", once.stdout);
+    let open = place.answer("deliveries list --json").json();
+    let rows = open["rows"].as_array().context("rows")?;
+    assert_eq!(rows.len(), 1, "{open}");
+    assert_eq!(rows[0]["destination"], "future#1");
+    assert_eq!(rows[0]["state"], "pending");
+    assert_eq!(rows[0]["attemptsCharged"], 0);
+    let check = place.answer("check");
+    assert_eq!(check.code, Some(1));
+    assert!(check.stdout.contains("kind \"pulsar\""), "{}", check.stdout);
+    let why = place.done(&format!("why {id}"));
+    assert!(
+        why.contains("does not know destinations of kind \"pulsar\""),
+        "{why}"
+    );
+    Ok(())
+}
+
+#[test]
+fn tim_1_a_time_that_is_none_is_refused_and_every_listed_one_can_be_given_again() {
+    let place = ready(FILES);
+    let append = |id: &str, time: &str| {
+        let line = format!(
+            "append --event-id {id} --event-type order.placed --schema-version 1 --aggregate-type t --aggregate-id i --payload {{}} --occurred-at {time}"
+        );
+        place.answer(&line)
+    };
+    for time in [
+        "infinity",
+        "-infinity",
+        "294276-01-01T00:00:00Z",
+        "-4713-01-01T00:00:00Z",
+        "10000-01-01T00:00:00Z",
+        "2026-01-31T09:30:00",
+    ] {
+        let answer = append("01980000-0000-7000-8000-000000000001", time);
+        assert_ne!(answer.code, Some(0), "{time}");
+        assert!(!answer.stderr.is_empty(), "{time}");
+    }
+    assert!(place.done("events list --json").contains("\"rows\": []"));
+    for (number, time) in ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
+        .iter()
+        .enumerate()
+    {
+        let id = format!("01980000-0000-7000-8000-00000000000{number}");
+        assert_eq!(append(&id, time).code, Some(0), "{time}");
+    }
+    let list = place.answer("events list --json").json();
+    let rows = list["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        // Given again exactly as it is listed, it is the same event.
+        let id = row["eventId"].as_str().unwrap();
+        let time = row["envelope"]["occurredAt"].as_str().unwrap();
+        let again = append(id, time);
+        assert_eq!(again.code, Some(0), "{}", again.stderr);
+        assert!(
+            again.stdout.contains("was there already"),
+            "{}",
+            again.stdout
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_success() {
+    let place = ready(FILES);
+    // More than a pipe holds, so that the program is still writing.
+    let script = r#"{ "$0" completions zsh; echo "status $?" > status; } | true
+        cat status"#;
+    let mut command = std::process::Command::new("sh");
+    let output = command
+        .args(["-c", script, env!("CARGO_BIN_EXE_postrider")])
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "status 0\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }

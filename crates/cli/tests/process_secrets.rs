@@ -157,14 +157,17 @@ impl Said {
 /// Provokes a fault of the receiver at this URL, and asks everything there is to ask.
 fn provoke(url: &str, expect: &str) {
     let mut place = Place::new(CONFIGURATION);
+    place.done("migrate");
+    // Without the secrets, as where a plan is made elsewhere.
+    place.done("apply --yes");
     place.set("PARTNER_URL", url);
     place.set("PARTNER_AUTHORIZATION", "Bearer S3CRET5");
     place.set("PARTNER_SIGNING", SIGNING);
     place.set("RUST_BACKTRACE", "full");
-    place.done("migrate");
-    place.done("apply --yes");
     let id = place.append(1, "a");
     let mut said = Said::default();
+    said.command(&place, "plan");
+    said.command(&place, "--set destinations.partner.lanes=3 apply --yes");
     said.command(&place, "check");
     said.command(&place, "check --json");
     said.command(&place, "provision");
@@ -255,13 +258,15 @@ fn sec_1_a_url_that_is_not_right() {
 fn sec_1_a_signing_key_that_is_none() {
     let address = receiver(Behaviour::Echo);
     let mut place = Place::new(CONFIGURATION);
+    place.done("migrate");
+    place.done("apply --yes");
     place.set("PARTNER_URL", &format!("http://{address}/"));
     place.set("PARTNER_AUTHORIZATION", "S3CRET5\r\nx: S3CRET5");
     place.set("PARTNER_SIGNING", "S3CRET7");
-    place.done("migrate");
-    place.done("apply --yes");
     place.append(1, "a");
     let mut said = Said::default();
+    said.command(&place, "apply --yes");
+    said.command(&place, "config check --json");
     said.command(&place, "check");
     said.command(&place, "run --iterations-max 2");
     said.files(&place);

@@ -6,7 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use postrider_contract::destination::Durability;
+use postrider_contract::{Destination, destination::Durability};
+use postrider_core::DestinationId;
 use postrider_relay::TransportFactory;
 use postrider_store::control::RegisteredDestination;
 use postrider_transport::{Error, Transport};
@@ -16,6 +17,7 @@ use postrider_transport_nats as nats;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    code::Code,
     config::{
         Config, keys,
         model::{Connection, Http, JetStream, Kind},
@@ -106,6 +108,36 @@ impl TransportFactory for Factory {
         })
     }
 }
+
+/// What the transports refuse of destinations before anything is sent: a target that is none, a
+/// key that is none, an address that is never sent to. Secrets that cannot be read here are left
+/// to whoever runs the relay: a plan is often made elsewhere.
+pub(crate) fn misfits(config: &Arc<Config>, destinations: &[Destination]) -> Vec<Fault> {
+    let factory = Factory::new(Arc::clone(config));
+    let mut faults = Vec::new();
+    for destination in destinations {
+        let registered = RegisteredDestination {
+            id: DestinationId(0),
+            digest: destination.digest(),
+            destination: destination.clone(),
+            current: true,
+            suspended: None,
+        };
+        match factory.open(&registered) {
+            Ok(_) | Err(Error::Unavailable { .. }) => {}
+            Err(Error::Misconfigured { code, .. }) if code == SECRET_UNREADABLE => {}
+            Err(error @ Error::Misconfigured { .. }) => faults.push(Fault::new(
+                Code::DestinationNotReady,
+                format!("destinations.{}: {error}", destination.name),
+                "Nothing was registered.",
+                "correct the destination or its connection",
+            )),
+        }
+    }
+    faults
+}
+
+const SECRET_UNREADABLE: &str = "secret_unreadable";
 
 /// A transport's own settings from JSON, so that what it adds keeps its default here.
 fn read<T: serde::de::DeserializeOwned>(settings: Value) -> Result<T, Error> {
@@ -220,7 +252,7 @@ fn millis(duration: std::time::Duration) -> u64 {
 
 fn unreadable(fault: &Fault) -> Error {
     Error::Misconfigured {
-        code: "secret_unreadable",
+        code: SECRET_UNREADABLE,
         message: format!("{}; {}", fault.what, fault.fix),
     }
 }

@@ -1,13 +1,14 @@
 //! `plan` and `apply`: from the file to the database.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
-use postrider_store::control::Applied;
+use postrider_store::control::{Applied, Registry};
 use serde::Serialize;
 
 use super::{audit, failed, not_confirmed, open};
 use crate::{
     args::{Apply, Format},
+    backend::transport,
     config::Config,
     fault::{Exit, Failure, Outcome},
     output,
@@ -32,9 +33,9 @@ struct AppliedRow {
     delivery_set_activated: bool,
 }
 
-pub(super) async fn plan(format: Format, config: &Config, out: &mut dyn Write) -> Outcome {
-    let registry = open(config).await?.registry().await.map_err(failed)?;
-    let plan = plan::compute(config, &registry).map_err(Failure::of)?;
+pub(super) async fn plan(format: Format, config: Arc<Config>, out: &mut dyn Write) -> Outcome {
+    let registry = open(&config).await?.registry().await.map_err(failed)?;
+    let plan = compute(&config, &registry)?;
     print(format, &plan, None, out)?;
     if !format.json && !plan.changes.is_empty() {
         writeln!(
@@ -51,10 +52,10 @@ pub(super) async fn plan(format: Format, config: &Config, out: &mut dyn Write) -
     Ok(Exit::Done)
 }
 
-pub(super) async fn apply(args: &Apply, config: &Config, out: &mut dyn Write) -> Outcome {
-    let store = open(config).await?;
+pub(super) async fn apply(args: &Apply, config: Arc<Config>, out: &mut dyn Write) -> Outcome {
+    let store = open(&config).await?;
     let registry = store.registry().await.map_err(failed)?;
-    let plan = plan::compute(config, &registry).map_err(Failure::of)?;
+    let plan = compute(&config, &registry)?;
     if plan.changes.is_empty() {
         print(args.format, &plan, Some(Applied::default()), out)?;
         return Ok(Exit::Done);
@@ -72,6 +73,18 @@ pub(super) async fn apply(args: &Apply, config: &Config, out: &mut dyn Write) ->
         writeln!(out, "registered")?;
     }
     Ok(Exit::Done)
+}
+
+/// The plan, with every destination tried on its transport: what that refuses would be found only
+/// by the relay.
+fn compute(config: &Arc<Config>, registry: &Registry) -> Result<Plan, Failure> {
+    let plan = plan::compute(config, registry).map_err(Failure::of)?;
+    let faults = transport::misfits(config, &plan.control_plane.destinations);
+    if faults.is_empty() {
+        Ok(plan)
+    } else {
+        Err(Failure::of(faults))
+    }
 }
 
 fn changes(plan: &Plan) -> String {

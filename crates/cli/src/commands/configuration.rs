@@ -1,19 +1,21 @@
 //! `config check`, `config show` and `config keys`.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
+use postrider_store::control::Registry;
 use serde::Serialize;
 
 use crate::{
     args::{ConfigCommand, Format, Keys},
+    backend::transport,
     code::Code,
     config::{
-        self, Sources,
+        self, Config, Sources,
         keys::{KEYS, Need},
         layers::variable,
         show,
     },
-    fault::{Exit, Failure, Outcome},
+    fault::{Exit, Failure, Fault, Outcome},
     output::{self, List, Table},
     plan,
 };
@@ -44,7 +46,7 @@ struct FaultRow {
 fn check(format: Format, sources: &Sources, out: &mut dyn Write) -> Outcome {
     // Planning against nothing reads the JSON Schemas and applies the rules between objects.
     let faults = match config::load(sources) {
-        Ok(config) => plan::compute(&config, &Default::default()).err(),
+        Ok(config) => tried(&Arc::new(config)).err(),
         Err(faults) => Some(faults),
     }
     .unwrap_or_default();
@@ -74,6 +76,17 @@ fn check(format: Format, sources: &Sources, out: &mut dyn Write) -> Outcome {
         Exit::No
     };
     Err(Failure { exit, faults })
+}
+
+/// The plan for an empty database, with every destination tried on its transport.
+fn tried(config: &Arc<Config>) -> Result<(), Vec<Fault>> {
+    let plan = plan::compute(config, &Registry::default())?;
+    let faults = transport::misfits(config, &plan.control_plane.destinations);
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults)
+    }
 }
 
 fn show(format: Format, sources: &Sources, out: &mut dyn Write) -> Outcome {

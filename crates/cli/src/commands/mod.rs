@@ -45,8 +45,8 @@ pub(crate) async fn execute(cli: Cli, out: &mut dyn Write) -> Outcome {
         Command::Config(command) => configuration::run(&command, &sources, out),
         Command::Migrate(args) => migrate::run(&args, &load(&sources)?, out).await,
         Command::Maintain(format) => maintain::run(format, &load(&sources)?, out).await,
-        Command::Plan(format) => apply::plan(format, &load(&sources)?, out).await,
-        Command::Apply(args) => apply::apply(&args, &load(&sources)?, out).await,
+        Command::Plan(format) => apply::plan(format, Arc::new(load(&sources)?), out).await,
+        Command::Apply(args) => apply::apply(&args, Arc::new(load(&sources)?), out).await,
         Command::Provision(args) => provision::run(&args, Arc::new(load(&sources)?), out).await,
         Command::Check(format) => check::run(format, Arc::new(load(&sources)?), out).await,
         Command::Run(args) => run::run(&args, Arc::new(load(&sources)?), out).await,
@@ -63,7 +63,10 @@ pub(crate) async fn execute(cli: Cli, out: &mut dyn Write) -> Outcome {
         Command::Why(args) => why::run(&args, &load(&sources)?, out).await,
         Command::Explain(args) => explain::run(&args, out),
         Command::Completions(args) => {
-            clap_complete::generate(args.shell, &mut Cli::command(), "postrider", out);
+            // It panics where its output cannot be written, and a closed pipe is no reason to.
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "postrider", &mut script);
+            out.write_all(&script)?;
             Ok(Exit::Done)
         }
     }

@@ -117,6 +117,29 @@ fn a_wrong_value_says_what_is_right() {
 }
 
 #[test]
+fn res_1_zero_is_refused_and_does_not_mean_no_limit() {
+    let bounded = keys::KEYS
+        .iter()
+        .filter(|key| key.pattern.ends_with("_max"));
+    for key in bounded {
+        let keys::Kind::Integer { min, max } = key.kind else {
+            continue;
+        };
+        // No late answer at all is a limit, and the smallest there is.
+        assert!(
+            min > 0 || key.pattern == "relay.late_max",
+            "{}",
+            key.pattern
+        );
+        assert!(max < i64::MAX, "{}", key.pattern);
+    }
+    for key in ["batch_max", "batch_bytes_max", "sending_max"] {
+        let faults = read(GOOD, &[], &[&format!("relay.{key}=0")]).unwrap_err();
+        assert!(faults[0].what.contains("it is \"0\""), "{}", faults[0]);
+    }
+}
+
+#[test]
 fn contradictions_name_both_settings() {
     refused_below_good(
         "[relay.deadlines]\nlease = '9s'\n",
