@@ -32,6 +32,48 @@ pub enum Outcome {
     Unknown { code: &'static str, detail: String },
 }
 
+/// Each of these bounds its detail by [`bounded_detail`].
+impl Outcome {
+    #[must_use]
+    pub fn retryable(
+        class: Class,
+        code: &'static str,
+        detail: &str,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        Self::Retryable {
+            class,
+            code,
+            detail: bounded_detail(detail),
+            retry_after,
+        }
+    }
+
+    /// An outage that says nothing of its end.
+    #[must_use]
+    pub fn outage(code: &'static str, detail: &str) -> Self {
+        Self::retryable(Class::Outage, code, detail, None)
+    }
+
+    /// A rejection of this message alone.
+    #[must_use]
+    pub fn rejected(code: &'static str, detail: &str) -> Self {
+        Self::Rejected {
+            code,
+            detail: bounded_detail(detail),
+            suspends: false,
+        }
+    }
+
+    #[must_use]
+    pub fn unknown(code: &'static str, detail: &str) -> Self {
+        Self::Unknown {
+            code,
+            detail: bounded_detail(detail),
+        }
+    }
+}
+
 /// Why a retryable send failed: what it costs and what it says about the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {

@@ -11,7 +11,7 @@ use postrider_contract::{
     Destination, Receipt,
     destination::{Durability, Serializer},
 };
-use postrider_core::{Class, Outcome, outcome::bounded_detail};
+use postrider_core::Outcome;
 use postrider_transport::{
     Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Severity, Template,
     Traits, Transport, Usage, target::Alphabet,
@@ -169,7 +169,7 @@ impl JsonLines {
         match place {
             Place::Appended(offset) => Outcome::Acknowledged(self.receipt(offset, false)),
             Place::Duplicate(offset) => Outcome::Acknowledged(self.receipt(offset, true)),
-            Place::Conflict(offset) => rejected(
+            Place::Conflict(offset) => Outcome::rejected(
                 "digest_conflict",
                 &format!("the line at offset {offset} has this id and another content"),
             ),
@@ -192,10 +192,10 @@ enum Trouble {
 impl Trouble {
     fn outcome(&self) -> Outcome {
         match self {
-            Self::Busy => outage("busy", "earlier batches took all the time"),
-            Self::Slow => unknown("write_timeout", "the disk did not answer in time"),
-            Self::Undone(fault) => outage(code(fault), &fault.to_string()),
-            Self::Unknown(fault) => unknown("write_failed", &fault.to_string()),
+            Self::Busy => Outcome::outage("busy", "earlier batches took all the time"),
+            Self::Slow => Outcome::unknown("write_timeout", "the disk did not answer in time"),
+            Self::Undone(fault) => Outcome::outage(code(fault), &fault.to_string()),
+            Self::Unknown(fault) => Outcome::unknown("write_failed", &fault.to_string()),
         }
     }
 }
@@ -247,30 +247,6 @@ fn opened<'a>(
         return Ok(guard.insert(journal));
     }
     guard.as_mut().ok_or(Fault::Locked)
-}
-
-fn outage(code: &'static str, detail: &str) -> Outcome {
-    Outcome::Retryable {
-        class: Class::Outage,
-        code,
-        detail: bounded_detail(detail),
-        retry_after: None,
-    }
-}
-
-fn unknown(code: &'static str, detail: &str) -> Outcome {
-    Outcome::Unknown {
-        code,
-        detail: bounded_detail(detail),
-    }
-}
-
-fn rejected(code: &'static str, detail: &str) -> Outcome {
-    Outcome::Rejected {
-        code,
-        detail: bounded_detail(detail),
-        suspends: false,
-    }
 }
 
 #[async_trait]
@@ -338,7 +314,7 @@ impl Transport for JsonLines {
     fn check(&self, message: &Message) -> Result<(), Outcome> {
         line::write(message, self.serializer)
             .map(drop)
-            .map_err(|why| rejected("no_line", &why))
+            .map_err(|why| Outcome::rejected("no_line", &why))
     }
 
     async fn send(&self, batch: Batch, answers: mpsc::UnboundedSender<Answer>) {
@@ -359,7 +335,7 @@ impl Transport for JsonLines {
                         look_from,
                     });
                 }
-                Err(why) => answer(index, rejected("no_line", &why)),
+                Err(why) => answer(index, Outcome::rejected("no_line", &why)),
             }
         }
         if lines.is_empty() {

@@ -38,10 +38,7 @@ use url::Url;
 
 pub use connection::Connection;
 
-use crate::{
-    connection::Settings,
-    outcome::{outage, rejected, unknown},
-};
+use crate::connection::Settings;
 
 /// The `kind` of destinations that this transport serves.
 pub const KIND: &str = "http";
@@ -153,7 +150,8 @@ impl Webhook {
     fn headers(&self, message: &Message) -> Result<HeaderMap, Outcome> {
         let mut headers = self.settings.headers.clone();
         let mut insert = |name: &str, value: &str| {
-            let bad = || rejected("header", &format!("HTTP cannot carry the header {name:?}"));
+            let bad =
+                || Outcome::rejected("header", &format!("HTTP cannot carry the header {name:?}"));
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
             let value = HeaderValue::from_str(value).map_err(|_| bad())?;
             headers.insert(name, value);
@@ -188,11 +186,7 @@ impl Webhook {
         let permit = timeout_at(deadline, self.requests.acquire()).await;
         // A permit that comes with the deadline, from a request that ran into it, is too late.
         let (Ok(Ok(_permit)), true) = (permit, Instant::now() < deadline) else {
-            return outage(
-                "concurrency_full",
-                "earlier requests took all the time",
-                None,
-            );
+            return Outcome::outage("concurrency_full", "earlier requests took all the time");
         };
         // After the wait: the signature's time is the attempt's.
         let headers = match self.headers(message) {
@@ -205,7 +199,7 @@ impl Webhook {
         match timeout_at(deadline, sent).await {
             Ok(Ok(response)) => self.answered(response, &url, deadline).await,
             Ok(Err(error)) => self.failed(&error),
-            Err(_) => unknown(
+            Err(_) => Outcome::unknown(
                 "response_timeout",
                 &format!("{host} did not answer in time"),
             ),
@@ -217,10 +211,10 @@ impl Webhook {
     fn failed(&self, error: &reqwest::Error) -> Outcome {
         let host = &self.settings.host;
         if let Some(rule) = resolve::refusal(error) {
-            return outage("address_refused", &format!("{host}: {rule}"), None);
+            return Outcome::outage("address_refused", &format!("{host}: {rule}"));
         }
         if error.is_builder() {
-            return rejected("request", "HTTP cannot carry this message");
+            return Outcome::rejected("request", "HTTP cannot carry this message");
         }
         if error.is_connect() {
             let why = if error.is_timeout() {
@@ -228,13 +222,9 @@ impl Webhook {
             } else {
                 "(refused, DNS or TLS)"
             };
-            return outage(
-                "not_connected",
-                &format!("{host} cannot be reached {why}"),
-                None,
-            );
+            return Outcome::outage("not_connected", &format!("{host} cannot be reached {why}"));
         }
-        unknown(
+        Outcome::unknown(
             "connection_lost",
             &format!("the connection to {host} ended before the answer"),
         )
@@ -261,7 +251,7 @@ impl Webhook {
                 Outcome::Acknowledged(receipt)
             }
             // Taken, it says; but the evidence that was asked for is not there.
-            Some(_) | None => unknown(
+            Some(_) | None => Outcome::unknown(
                 "receipt_missing",
                 &format!("{host} answered {status} without a {CONSUMER_RECEIPT_TYPE} as its body"),
             ),
@@ -424,7 +414,7 @@ impl Transport for Webhook {
             return Ok(());
         }
         let detail = format!("{bytes} bytes with headers; request_bytes_max is {max}");
-        Err(rejected("message_too_large", &detail))
+        Err(Outcome::rejected("message_too_large", &detail))
     }
 
     async fn send(&self, batch: Batch, answers: mpsc::UnboundedSender<Answer>) {

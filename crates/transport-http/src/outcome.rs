@@ -25,7 +25,8 @@ pub(crate) fn of_status(
     match code {
         300..=399 => {
             let place = redirect(headers, url).unwrap_or_else(|| "nowhere".to_owned());
-            outage(
+            Outcome::retryable(
+                Class::Outage,
                 "redirected",
                 &format!(
                     "{said} and pointed to {place}; redirects are not \
@@ -39,21 +40,14 @@ pub(crate) fn of_status(
             detail: bounded_detail(&format!("{said}: the receiver wants no more")),
             suspends: true,
         },
-        429 => outage("too_many_requests", &said, wait),
-        502..=504 => outage("unavailable", &said, wait),
+        429 => Outcome::retryable(Class::Outage, "too_many_requests", &said, wait),
+        502..=504 => Outcome::retryable(Class::Outage, "unavailable", &said, wait),
         401 | 403 | 404 | 405 | 407 | 408 | 409 | 421 | 423 | 424 | 425 => {
-            refusal(refused_code(code), &said, wait)
+            Outcome::retryable(Class::Refusal, refused_code(code), &said, wait)
         }
-        400..=499 => Outcome::Rejected {
-            code: if code == 413 {
-                "message_too_large"
-            } else {
-                "rejected"
-            },
-            detail: bounded_detail(&said),
-            suspends: false,
-        },
-        _ => refusal("receiver_failed", &said, wait),
+        413 => Outcome::rejected("message_too_large", &said),
+        400..=499 => Outcome::rejected("rejected", &said),
+        _ => Outcome::retryable(Class::Refusal, "receiver_failed", &said, wait),
     }
 }
 
@@ -96,39 +90,6 @@ fn redirect(headers: &HeaderMap, url: &Url) -> Option<String> {
         .map(|port| format!(":{port}"))
         .unwrap_or_default();
     Some(format!("{}://{host}{port}", target.scheme()))
-}
-
-pub(crate) fn outage(code: &'static str, detail: &str, retry_after: Option<Duration>) -> Outcome {
-    Outcome::Retryable {
-        class: Class::Outage,
-        code,
-        detail: bounded_detail(detail),
-        retry_after,
-    }
-}
-
-fn refusal(code: &'static str, detail: &str, retry_after: Option<Duration>) -> Outcome {
-    Outcome::Retryable {
-        class: Class::Refusal,
-        code,
-        detail: bounded_detail(detail),
-        retry_after,
-    }
-}
-
-pub(crate) fn unknown(code: &'static str, detail: &str) -> Outcome {
-    Outcome::Unknown {
-        code,
-        detail: bounded_detail(detail),
-    }
-}
-
-pub(crate) fn rejected(code: &'static str, detail: &str) -> Outcome {
-    Outcome::Rejected {
-        code,
-        detail: bounded_detail(detail),
-        suspends: false,
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! What a server's answer to a publish means: the documented table, in code.
 
-use std::time::Duration;
-
 use postrider_contract::Receipt;
-use postrider_core::{Class, Outcome, outcome::bounded_detail};
+use postrider_core::{Class, Outcome};
 use serde::Deserialize;
 
 use crate::protocol::Delivered;
@@ -39,13 +37,13 @@ struct ApiError<'a> {
 /// The outcome that an answer tells of. `expected`: the stream that must have stored it.
 pub(crate) fn outcome(answer: &Delivered<'_>, expected: &str) -> Outcome {
     if answer.status == Some(NO_RESPONDERS) {
-        return outage(
+        return Outcome::outage(
             "no_responders",
             "no stream takes this subject, or JetStream is off or has no leader",
         );
     }
     let Ok(ack) = serde_json::from_slice::<PubAck<'_>>(answer.body) else {
-        return unknown(
+        return Outcome::unknown(
             "ack_unreadable",
             "the answer is not a JetStream acknowledgement",
         );
@@ -64,11 +62,11 @@ pub(crate) fn outcome(answer: &Delivered<'_>, expected: &str) -> Outcome {
         }
         // Cannot happen while the expected-stream header is honoured. It is stored somewhere, yet
         // this is not the evidence that was asked for.
-        Some(stream) => unknown(
+        Some(stream) => Outcome::unknown(
             "ack_of_another_stream",
             &format!("stream {stream:?} answered with sequence {}", ack.seq),
         ),
-        None => unknown("ack_unreadable", "the acknowledgement names no stream"),
+        None => Outcome::unknown("ack_unreadable", "the acknowledgement names no stream"),
     }
 }
 
@@ -76,64 +74,29 @@ pub(crate) fn outcome(answer: &Delivered<'_>, expected: &str) -> Outcome {
 fn refusal(error: &ApiError<'_>) -> Outcome {
     let detail = format!("{} (error {})", error.description, error.err_code);
     match error.err_code {
-        10059 => outage("stream_missing", &detail),
-        10060 => outage("wrong_stream", &detail),
-        10035 | 10039 | 10076 => outage("jetstream_off", &detail),
-        10109 => outage("stream_sealed", &detail),
-        10118 | 10194 => outage("stream_offline", &detail),
-        10002 | 10023 | 10028 | 10047 | 10122 => outage("no_resources", &detail),
+        10059 => Outcome::outage("stream_missing", &detail),
+        10060 => Outcome::outage("wrong_stream", &detail),
+        10035 | 10039 | 10076 => Outcome::outage("jetstream_off", &detail),
+        10109 => Outcome::outage("stream_sealed", &detail),
+        10118 | 10194 => Outcome::outage("stream_offline", &detail),
+        10002 | 10023 | 10028 | 10047 | 10122 => Outcome::outage("no_resources", &detail),
         // The store refused it: a limit of the stream with discard "new", or a full disk.
         10077 if error.description.contains("per subject") => {
-            retryable(Class::Refusal, "subject_full", &detail)
+            Outcome::retryable(Class::Refusal, "subject_full", &detail, None)
         }
-        10077 => outage("stream_full", &detail),
-        10004 | 10006 | 10008 | 10009 => outage("no_leader", &detail),
-        10167 => outage("server_busy", &detail),
-        10054 => rejected("message_too_large", &detail),
-        10097 => rejected("headers_too_large", &detail),
-        10063 | 10070 | 10071 | 10111 | 10164 => rejected("expectation_failed", &detail),
-        10165 | 10166 => rejected("ttl_not_allowed", &detail),
+        10077 => Outcome::outage("stream_full", &detail),
+        10004 | 10006 | 10008 | 10009 => Outcome::outage("no_leader", &detail),
+        10167 => Outcome::outage("server_busy", &detail),
+        10054 => Outcome::rejected("message_too_large", &detail),
+        10097 => Outcome::rejected("headers_too_large", &detail),
+        10063 | 10070 | 10071 | 10111 | 10164 => Outcome::rejected("expectation_failed", &detail),
+        10165 | 10166 => Outcome::rejected("ttl_not_allowed", &detail),
         // A copy with this id is being stored right now: what becomes of it, nobody knows yet.
-        10158 => unknown("duplicate_in_process", &detail),
-        _ if error.code == 503 || error.code == 429 => outage("server_unavailable", &detail),
-        _ => retryable(Class::Refusal, "refused", &detail),
-    }
-}
-
-pub(crate) fn outage(code: &'static str, detail: &str) -> Outcome {
-    retryable(Class::Outage, code, detail)
-}
-
-pub(crate) fn outage_until(code: &'static str, detail: &str, retry_after: Duration) -> Outcome {
-    Outcome::Retryable {
-        class: Class::Outage,
-        code,
-        detail: bounded_detail(detail),
-        retry_after: Some(retry_after),
-    }
-}
-
-pub(crate) fn retryable(class: Class, code: &'static str, detail: &str) -> Outcome {
-    Outcome::Retryable {
-        class,
-        code,
-        detail: bounded_detail(detail),
-        retry_after: None,
-    }
-}
-
-pub(crate) fn rejected(code: &'static str, detail: &str) -> Outcome {
-    Outcome::Rejected {
-        code,
-        detail: bounded_detail(detail),
-        suspends: false,
-    }
-}
-
-pub(crate) fn unknown(code: &'static str, detail: &str) -> Outcome {
-    Outcome::Unknown {
-        code,
-        detail: bounded_detail(detail),
+        10158 => Outcome::unknown("duplicate_in_process", &detail),
+        _ if error.code == 503 || error.code == 429 => {
+            Outcome::outage("server_unavailable", &detail)
+        }
+        _ => Outcome::retryable(Class::Refusal, "refused", &detail, None),
     }
 }
 
@@ -248,7 +211,7 @@ mod tests {
 
     #[test]
     fn details_are_bounded_and_hold_no_line_breaks() {
-        let Outcome::Retryable { detail, .. } = outage("x", &"a\n".repeat(2_000)) else {
+        let Outcome::Retryable { detail, .. } = Outcome::outage("x", &"a\n".repeat(2_000)) else {
             panic!()
         };
         assert!(detail.len() <= 512 && !detail.contains('\n'));

@@ -6,13 +6,12 @@ use std::{
     time::Duration,
 };
 
-use postrider_core::Outcome;
+use postrider_core::{Class, Outcome};
 use rand::Rng;
 use tokio::time::Instant;
 
 use crate::{
     Place,
-    ack::outage_until,
     connection::Settings,
     handshake::Refused,
     inbox::Inbox,
@@ -78,7 +77,7 @@ impl Dial {
                 ("not_connected", "the last try to connect was given up"),
                 |(code, why)| (*code, why.as_str()),
             );
-            return Err(outage_until(code, why, wait));
+            return Err(Outcome::retryable(Class::Outage, code, why, Some(wait)));
         }
         // Noted before the try, so that one that is given up half way counts too.
         let backoff = tries.backoff();
@@ -97,7 +96,7 @@ impl Dial {
             }
             Err((code, why)) => {
                 tries.not_before = Some(Instant::now() + backoff);
-                let outcome = outage_until(code, &why, backoff);
+                let outcome = Outcome::retryable(Class::Outage, code, &why, Some(backoff));
                 tries.last = Some((code, why));
                 Err(outcome)
             }

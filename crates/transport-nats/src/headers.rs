@@ -5,8 +5,6 @@ use postrider_core::Outcome;
 use postrider_transport::Message;
 use uuid::fmt::Hyphenated;
 
-use crate::ack::rejected;
-
 pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
 const EXPECTED_STREAM: &str = "Nats-Expected-Stream";
 const VERSION: &[u8] = b"NATS/1.0\r\n";
@@ -32,7 +30,7 @@ pub(crate) fn write(message: &Message, stream: &str, block: &mut Vec<u8>) -> Res
                 .all(|byte| byte.is_ascii_graphic() && byte != b':')
         {
             let detail = format!("NATS cannot carry the header {name:?}");
-            return Err(rejected("header_name", &detail));
+            return Err(Outcome::rejected("header_name", &detail));
         }
         // Encoded values hold no line break, whatever the value held.
         line(block, &name, &value);

@@ -29,7 +29,7 @@ use postrider_contract::{
     Destination, Receipt,
     destination::{Durability, Serializer},
 };
-use postrider_core::Outcome;
+use postrider_core::{Class, Outcome};
 use postrider_transport::{
     Answer, Batch, Error, Late, Message, Probe, ProbeStrength, Probed, Problem, Template, Traits,
     Transport, Usage,
@@ -42,7 +42,6 @@ use tokio::{
 pub use connection::{Connection, Credentials, Provision, Tls};
 
 use crate::{
-    ack::{outage, rejected},
     connection::Settings,
     dial::Dial,
     flight::{Flight, Holding},
@@ -156,8 +155,8 @@ impl JetStream {
                     Ok(()) => continue,
                     Err(outcome) => outcome,
                 },
-                Ok(false) => outage("not_connected", "the connection ended"),
-                Err(_) => outage("window_full", "earlier messages are not acknowledged"),
+                Ok(false) => Outcome::outage("not_connected", "the connection ended"),
+                Err(_) => Outcome::outage("window_full", "earlier messages are not acknowledged"),
             };
             return flight.answer_from(index, &outcome);
         }
@@ -174,7 +173,7 @@ impl JetStream {
         let bytes = headers.len() + message.body.len();
         if bytes > bytes_max {
             let detail = format!("{bytes} bytes with headers; server and stream take {bytes_max}");
-            return Err(rejected("message_too_large", &detail));
+            return Err(Outcome::rejected("message_too_large", &detail));
         }
         self.place.subject.render(&message.routing)
     }
@@ -217,8 +216,13 @@ impl JetStream {
         );
         let found = match looked.await {
             Ok(Ok(found)) => found,
-            Ok(Err(error)) => return Err(outage("lookup_failed", &error.to_string())),
-            Err(_) => return Err(outage("lookup_failed", "no answer within the send timeout")),
+            Ok(Err(error)) => return Err(Outcome::outage("lookup_failed", &error.to_string())),
+            Err(_) => {
+                return Err(Outcome::outage(
+                    "lookup_failed",
+                    "no answer within the send timeout",
+                ));
+            }
         };
         if !found.complete {
             tracing::warn!(
@@ -231,7 +235,7 @@ impl JetStream {
             let outcome = if seen.body == messages[index].body {
                 Outcome::Acknowledged(seen.receipt)
             } else {
-                rejected(
+                Outcome::rejected(
                     "digest_conflict",
                     "the stream holds this id with another body",
                 )
@@ -363,7 +367,7 @@ impl Transport for JetStream {
             Ok((_, Err(outcome))) => flight.answer_from(0, &outcome),
             Err(_) => flight.answer_from(
                 0,
-                &outage(
+                &Outcome::outage(
                     "window_full",
                     "earlier batches, or the connection, took all the time",
                 ),
@@ -410,10 +414,11 @@ impl fmt::Debug for JetStream {
 }
 
 fn held() -> Outcome {
-    ack::retryable(
-        postrider_core::Class::Held,
+    Outcome::retryable(
+        Class::Held,
         "held",
         "an earlier message of its key in this batch was not accepted",
+        None,
     )
 }
 

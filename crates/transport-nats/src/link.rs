@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    ack::{self, outage, unknown},
+    ack,
     connection::{Server, Settings},
     flight::Flight,
     handshake::{self, Refused, Socket},
@@ -255,7 +255,7 @@ impl Link {
             self.shared.window.add_permits(1);
             waiting.flight.answer(
                 waiting.index,
-                unknown("ack_timeout", "no acknowledgement within the send timeout"),
+                Outcome::unknown("ack_timeout", "no acknowledgement within the send timeout"),
             );
         }
     }
@@ -333,7 +333,7 @@ impl Shared {
             .hope_for(written.map(|(token, waiting)| (*token, waiting.event_id())));
         for (_, waiting) in waiting {
             let outcome = if waiting.start < taken {
-                unknown(
+                Outcome::unknown(
                     "connection_lost",
                     "the connection ended before the acknowledgement",
                 )
@@ -376,9 +376,9 @@ impl Shared {
         for waiting in waiting {
             self.window.add_permits(1);
             let outcome = if certain {
-                outage("permission_denied", &detail)
+                Outcome::outage("permission_denied", &detail)
             } else {
-                unknown("permission_denied", &detail)
+                Outcome::unknown("permission_denied", &detail)
             };
             waiting.flight.answer(waiting.index, outcome);
         }
@@ -533,7 +533,7 @@ async fn write(mut socket: WriteHalf<Box<dyn Socket>>, shared: Arc<Shared>) {
 }
 
 fn never_written() -> Outcome {
-    outage(
+    Outcome::outage(
         "not_connected",
         "the connection ended before this message was written to it",
     )

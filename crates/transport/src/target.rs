@@ -6,7 +6,7 @@
 //! two upper-case hex digits. A dot stays in `{event_type}` only, where it makes levels, and only
 //! if it stands between two other characters. Two different values never give the same text.
 
-use postrider_core::{Outcome, outcome::bounded_detail};
+use postrider_core::Outcome;
 
 use crate::{Error, Routing};
 
@@ -123,7 +123,7 @@ impl Template {
                         Field::AggregateId => &routing.aggregate_id,
                     };
                     if value.is_empty() {
-                        return Err(rejected(
+                        return Err(Outcome::rejected(
                             "target_field_empty",
                             "a field of the target is empty",
                         ));
@@ -136,7 +136,7 @@ impl Template {
         if target.len() > max {
             let length = target.len();
             let detail = format!("the target is {length} bytes long; at most {max} are possible");
-            return Err(rejected("target_too_long", &detail));
+            return Err(Outcome::rejected("target_too_long", &detail));
         }
         Ok(target)
     }
@@ -179,14 +179,6 @@ fn invalid(message: String) -> Error {
     Error::Misconfigured {
         code: "target_template",
         message,
-    }
-}
-
-fn rejected(code: &'static str, detail: &str) -> Outcome {
-    Outcome::Rejected {
-        code,
-        detail: bounded_detail(detail),
-        suspends: false,
     }
 }
 
