@@ -125,17 +125,13 @@ async fn fast(
                 settle.closed_count
             ],
         );
-        add_receipts(
-            &mut pipeline,
-            sql,
-            &destination,
-            &settle.receipts,
-            &now,
-            &late,
+        pipeline.add(
+            &sql.receipts,
+            &settle.receipts.params(&destination, &now, &late),
         );
     }
     if !settle.outcomes.is_empty() {
-        add_outcomes(&mut pipeline, sql, &destination, &settle, &now);
+        pipeline.add(&sql.outcomes, &settle.outcomes.params(&destination, &now));
     }
     if !exchange.quarantine.is_empty() {
         pipeline.add(
@@ -200,56 +196,6 @@ async fn fast(
 /// attempt's: the careful path tells which.
 fn needs_care(error: &tokio_postgres::Error) -> bool {
     error::is(error, code::NEEDS_CARE) || error.code() == Some(&SqlState::UNIQUE_VIOLATION)
-}
-
-fn add_receipts<'a>(
-    pipeline: &mut Pipeline<'a>,
-    sql: &'a Sql,
-    destination: &'a i32,
-    receipts: &'a Receipts,
-    now: &'a Option<Moment>,
-    late: &'a bool,
-) {
-    pipeline.add(
-        &sql.receipts,
-        params![
-            *destination,
-            receipts.attempts,
-            receipts.shared,
-            receipts.from,
-            receipts.to,
-            receipts.numbered,
-            receipts.starts,
-            receipts.lengths,
-            receipts.numbers,
-            *now,
-            *late
-        ],
-    );
-}
-
-fn add_outcomes<'a>(
-    pipeline: &mut Pipeline<'a>,
-    sql: &'a Sql,
-    destination: &'a i32,
-    settle: &'a Settle,
-    now: &'a Option<Moment>,
-) {
-    let outcomes = &settle.outcomes;
-    pipeline.add(
-        &sql.outcomes,
-        params![
-            *destination,
-            outcomes.attempts,
-            outcomes.positions,
-            outcomes.states,
-            outcomes.charged,
-            outcomes.delays_us,
-            outcomes.codes,
-            outcomes.details,
-            *now
-        ],
-    );
 }
 
 struct UnfitParams {
@@ -514,20 +460,7 @@ async fn settle_one(
     if !settle.outcomes.is_empty() {
         let outcomes = &settle.outcomes;
         transaction
-            .query_typed(
-                &sql.outcomes,
-                params![
-                    destination,
-                    outcomes.attempts,
-                    outcomes.positions,
-                    outcomes.states,
-                    outcomes.charged,
-                    outcomes.delays_us,
-                    outcomes.codes,
-                    outcomes.details,
-                    now
-                ],
-            )
+            .query_typed(&sql.outcomes, &outcomes.params(&destination, &now))
             .await
             .map_err(db)?;
     }
@@ -547,22 +480,7 @@ pub(crate) async fn keep_receipts(
         return Ok(());
     }
     transaction
-        .query_typed(
-            &sql.receipts,
-            params![
-                destination,
-                receipts.attempts,
-                receipts.shared,
-                receipts.from,
-                receipts.to,
-                receipts.numbered,
-                receipts.starts,
-                receipts.lengths,
-                receipts.numbers,
-                now,
-                late
-            ],
-        )
+        .query_typed(&sql.receipts, &receipts.params(&destination, &now, &late))
         .await
         .map(drop)
 }

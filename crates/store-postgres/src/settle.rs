@@ -7,7 +7,10 @@ use postrider_core::{AttemptId, Position, outcome::bounded_detail};
 use postrider_store::dispatch::{Registration, SettledAs, Settlement};
 use uuid::Uuid;
 
-use crate::runs::{Runs, sql_index};
+use crate::{
+    param::{Moment, Param, typed},
+    runs::{Runs, sql_index},
+};
 
 /// Attempts with their members packed: one pair of flat arrays, and each attempt's part of it.
 #[derive(Debug, Default)]
@@ -76,6 +79,28 @@ impl Receipts {
         all
     }
 
+    /// The parameters of `receipts.sql`.
+    pub(crate) fn params<'a>(
+        &'a self,
+        destination: &'a i32,
+        now: &'a Option<Moment>,
+        late: &'a bool,
+    ) -> [Param<'a>; 11] {
+        [
+            typed(destination),
+            typed(&self.attempts),
+            typed(&self.shared),
+            typed(&self.from),
+            typed(&self.to),
+            typed(&self.numbered),
+            typed(&self.starts),
+            typed(&self.lengths),
+            typed(&self.numbers),
+            typed(now),
+            typed(late),
+        ]
+    }
+
     fn push(&mut self, before: usize, Position(position): Position, number: Option<i64>) {
         let last = self.starts.len();
         if last > before {
@@ -111,6 +136,25 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
+    /// The parameters of `outcomes.sql`.
+    pub(crate) fn params<'a>(
+        &'a self,
+        destination: &'a i32,
+        now: &'a Option<Moment>,
+    ) -> [Param<'a>; 9] {
+        [
+            typed(destination),
+            typed(&self.attempts),
+            typed(&self.positions),
+            typed(&self.states),
+            typed(&self.charged),
+            typed(&self.delays_us),
+            typed(&self.codes),
+            typed(&self.details),
+            typed(now),
+        ]
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.positions.len()
     }
