@@ -112,11 +112,6 @@ impl Session {
     }
 
     #[must_use]
-    pub fn is_live(&self) -> bool {
-        self.state == State::Live
-    }
-
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.state == State::Over
     }

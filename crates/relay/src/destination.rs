@@ -27,7 +27,7 @@ use tracing::{info, warn};
 
 use crate::{
     clock::Clock,
-    meters::{CodeLabel, DestinationLabel, Meters, OutcomeLabel},
+    meters::{self, CodeLabel, Meters, OutcomeLabel},
     outgoing::{self, Outgoing},
     worker::Counts,
 };
@@ -65,17 +65,12 @@ pub(crate) struct Served {
     pub(crate) late: Mutex<Option<mpsc::Receiver<Late>>>,
     pub(crate) hears_late: bool,
     pub(crate) breaker: Mutex<Option<OpenBreaker>>,
+    pub(crate) meters: meters::Of,
 }
 
 impl Served {
     pub(crate) fn name(&self) -> &str {
         &self.place.destination.name
-    }
-
-    pub(crate) fn label(&self) -> DestinationLabel {
-        DestinationLabel {
-            destination: self.name().to_owned(),
-        }
     }
 
     pub(crate) fn breaker_report(&self) -> BreakerReport {
@@ -301,11 +296,7 @@ impl Task {
                 Arc::clone(message.expect("what is unfit is never registered"))
             })
             .collect();
-        self.shared
-            .meters
-            .attempts
-            .get_or_create(&self.served.label())
-            .inc();
+        self.served.meters.attempts.inc();
         let batch = Batch {
             messages,
             send_timeout: self.shared.send,
@@ -328,18 +319,14 @@ impl Task {
     fn sent(&mut self, sent: Sent) {
         match sent {
             Sent::Answers(attempt, answers) => {
-                for Answer { index, outcome } in answers {
-                    self.observe(attempt, index, &outcome);
-                    self.dispatcher.handle(
-                        self.shared.clock.now(),
-                        Input::Answer {
-                            attempt,
-                            index,
-                            outcome,
-                        },
-                    );
-                }
-                self.handle(Input::Tick);
+                let answers = answers
+                    .into_iter()
+                    .map(|Answer { index, outcome }| {
+                        self.observe(attempt, index, &outcome);
+                        (index, outcome)
+                    })
+                    .collect();
+                self.handle(Input::Answers(attempt, answers));
             }
             Sent::Ended(attempt) => self.handle(Input::SendEnded(attempt)),
             Sent::LateEnded(attempt) => {
@@ -359,10 +346,9 @@ impl Task {
                 .and_then(|(members, _)| members.get(index))
         {
             let latency = member.event.age_at_fetch + member.event.fetched_at.elapsed();
-            self.shared
+            self.served
                 .meters
                 .commit_to_receipt
-                .get_or_create(&self.served.label())
                 .observe(latency.as_secs_f64());
         }
     }
@@ -375,11 +361,7 @@ impl Task {
         });
         if let Some((attempt, index)) = found {
             let outcome = Outcome::Acknowledged(late.receipt);
-            self.handle(Input::Answer {
-                attempt,
-                index,
-                outcome,
-            });
+            self.handle(Input::Answers(attempt, vec![(index, outcome)]));
         } else {
             info!(
                 destination = self.served.name(),
@@ -469,12 +451,7 @@ impl Task {
             }
         }
         counts.acknowledged.add(acknowledged);
-        let label = self.outcome_label("acknowledged");
-        self.shared
-            .meters
-            .deliveries
-            .get_or_create(&label)
-            .inc_by(acknowledged as u64);
+        self.served.meters.acknowledged.inc_by(acknowledged as u64);
     }
 
     fn outcome_label(&self, outcome: &'static str) -> OutcomeLabel {
@@ -560,14 +537,10 @@ impl Task {
             breaker::State::Open { until, cause, .. } => Some((until.since(now), cause)),
             breaker::State::Probing { cause, .. } => Some((Duration::ZERO, cause)),
         };
-        let label = self.served.label();
-        let meters = &self.shared.meters;
-        meters
-            .breaker_open
-            .get_or_create(&label)
-            .set(i64::from(open.is_some()));
+        let meters = &self.served.meters;
+        meters.breaker_open.set(i64::from(open.is_some()));
         let sends = i64::try_from(self.dispatcher.sends_open()).unwrap_or(i64::MAX);
-        meters.sends_open.get_or_create(&label).set(sends);
+        meters.sends_open.set(sends);
         let mut shown = self
             .served
             .breaker
@@ -629,10 +602,9 @@ async fn exchange_with(
     let started = tokio::time::Instant::now();
     let exchanged = shared.store.exchange(exchange).await?;
     if !exchange.settle.is_empty() {
-        shared
+        served
             .meters
             .settle
-            .get_or_create(&served.label())
             .observe(started.elapsed().as_secs_f64());
     }
     shared

@@ -40,22 +40,34 @@ pub struct Meters {
     /// Deliveries by what their attempt came to.
     pub(crate) deliveries: Family<OutcomeLabel, Counter>,
     pub(crate) failures: Family<CodeLabel, Counter>,
-    pub(crate) attempts: Family<DestinationLabel, Counter>,
+    attempts: Family<DestinationLabel, Counter>,
     pub(crate) late_receipts: Family<OutcomeLabel, Counter>,
-    pub(crate) commit_to_receipt: Histograms,
-    pub(crate) settle: Histograms,
+    commit_to_receipt: Histograms,
+    settle: Histograms,
     pub(crate) store_errors: Counter,
     pub(crate) sessions_recovered: Counter,
     pub(crate) session_live: Gauge,
-    pub(crate) lanes_held: Family<DestinationLabel, Gauge>,
-    pub(crate) breaker_open: Family<DestinationLabel, Gauge>,
-    pub(crate) sends_open: Family<DestinationLabel, Gauge>,
+    lanes_held: Family<DestinationLabel, Gauge>,
+    breaker_open: Family<DestinationLabel, Gauge>,
+    sends_open: Family<DestinationLabel, Gauge>,
     pub(crate) last_heartbeat: Gauge<f64, AtomicU64>,
 }
 
 /// 1 ms to about 9 minutes.
 fn latency() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 20))
+}
+
+/// The meters of one destination, looked up once: they count on the hot path.
+#[derive(Debug)]
+pub(crate) struct Of {
+    pub(crate) acknowledged: Counter,
+    pub(crate) attempts: Counter,
+    pub(crate) commit_to_receipt: Histogram,
+    pub(crate) settle: Histogram,
+    pub(crate) lanes_held: Gauge,
+    pub(crate) breaker_open: Gauge,
+    pub(crate) sends_open: Gauge,
 }
 
 impl Default for Meters {
@@ -145,6 +157,25 @@ impl Meters {
             meters.last_heartbeat.clone(),
         );
         Self { registry, ..meters }
+    }
+
+    pub(crate) fn of(&self, destination: &str) -> Of {
+        let label = DestinationLabel {
+            destination: destination.to_owned(),
+        };
+        let acknowledged = OutcomeLabel {
+            destination: destination.to_owned(),
+            outcome: "acknowledged",
+        };
+        Of {
+            acknowledged: self.deliveries.get_or_create_owned(&acknowledged),
+            attempts: self.attempts.get_or_create_owned(&label),
+            commit_to_receipt: self.commit_to_receipt.get_or_create_owned(&label),
+            settle: self.settle.get_or_create_owned(&label),
+            lanes_held: self.lanes_held.get_or_create_owned(&label),
+            breaker_open: self.breaker_open.get_or_create_owned(&label),
+            sends_open: self.sends_open.get_or_create_owned(&label),
+        }
     }
 
     /// The metrics in the OpenMetrics text format, without the closing `# EOF`, so that a caller

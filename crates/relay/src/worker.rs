@@ -358,6 +358,7 @@ impl Relay {
                             late: Mutex::new(late),
                             transport,
                             breaker: Mutex::new(None),
+                            meters: self.shared.meters.of(&destination.name),
                         }));
                     }
                     Err(error) => {
@@ -734,13 +735,10 @@ impl Relay {
         let held = machine.held();
         for served in served.values() {
             let count = held.get(&served.id).map_or(0, BTreeSet::len);
-            let gauge = self
-                .shared
+            served
                 .meters
                 .lanes_held
-                .get_or_create(&served.label())
-                .clone();
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+                .set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         self.set_status(|status| {
             for destination in &mut status.destinations {

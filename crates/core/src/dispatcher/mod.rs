@@ -134,11 +134,9 @@ pub enum Input<E> {
     Exchanged(Reply<E>),
     /// The exchange failed, or its answer was lost.
     ExchangeFailed,
-    Answer {
-        attempt: AttemptId,
-        index: usize,
-        outcome: Outcome,
-    },
+    /// What became of members of an attempt, by their index. Together, because what to do next is
+    /// worked out once for all of them.
+    Answers(AttemptId, Vec<(usize, Outcome)>),
     /// Every message was answered, or the hard deadline is over.
     SendEnded(AttemptId),
     /// The send of an attempt whose deadline was over has ended too: nothing more will come.
@@ -286,11 +284,11 @@ impl<E> Dispatcher<E> {
             }
             Input::Exchanged(reply) => self.exchanged(now, reply),
             Input::ExchangeFailed => self.exchange_failed(now),
-            Input::Answer {
-                attempt,
-                index,
-                outcome,
-            } => self.answer(now, attempt, index, outcome),
+            Input::Answers(attempt, answers) => {
+                for (index, outcome) in answers {
+                    self.answer(now, attempt, index, outcome);
+                }
+            }
             Input::SendEnded(attempt) => self.finish(now, attempt),
             Input::LateEnded(attempt) => self.late.retain(|(late, _)| *late != attempt),
             Input::EvidenceAccepted => self.evidence.accepted(),
@@ -372,12 +370,6 @@ impl<E> Dispatcher<E> {
     #[must_use]
     pub fn breaker(&self) -> &breaker::State {
         self.breaker.state()
-    }
-
-    /// Lanes that it holds, those being handed over included.
-    #[must_use]
-    pub fn lanes(&self) -> &BTreeSet<Lane> {
-        &self.lanes
     }
 
     /// Sends whose answers are still awaited, late ones included.
