@@ -20,7 +20,7 @@ use postrider_store::{
 };
 use postrider_transport::{Answer, Batch, Late, Message, Transport, wire};
 use tokio::{
-    sync::mpsc,
+    sync::{broadcast, mpsc},
     task::{AbortHandle, JoinSet},
 };
 use tracing::{info, warn};
@@ -61,9 +61,9 @@ pub(crate) struct Served {
     pub(crate) id: DestinationId,
     pub(crate) place: wire::Place,
     pub(crate) transport: Arc<dyn Transport>,
-    /// Taken by the first session; handed on to the next.
-    pub(crate) late: Mutex<Option<mpsc::Receiver<Late>>>,
-    pub(crate) hears_late: bool,
+    /// Receipts that come after their answers, where the transport hears them. Every session
+    /// listens, ended ones too: each knows its own attempts.
+    pub(crate) late: Option<broadcast::Sender<Late>>,
     pub(crate) breaker: Mutex<Option<OpenBreaker>>,
     pub(crate) meters: meters::Of,
 }
@@ -164,12 +164,7 @@ impl Task {
         mut inbox: Inbox,
         mut control: mpsc::UnboundedReceiver<Control>,
     ) {
-        let mut late = self
-            .served
-            .late
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let mut late = self.served.late.as_ref().map(broadcast::Sender::subscribe);
         let clock = self.shared.clock;
         let mut fenced_until = None;
         self.handle(Input::Tick);
@@ -183,7 +178,8 @@ impl Task {
                 .min();
             tokio::select! {
                 biased;
-                message = control.recv() => match message {
+                // Once fenced, whoever gave orders is gone.
+                message = control.recv(), if !self.fenced => match message {
                     Some(Control::Fence) | None => {
                         self.fenced = true;
                         // Late answers may come for as long as a send may last.
@@ -206,11 +202,6 @@ impl Task {
                 () = clock.sleep_until(wakeup) => self.handle(Input::Tick),
             }
         }
-        *self
-            .served
-            .late
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = late;
         for (_, abort) in self.open.values() {
             abort.abort();
         }
@@ -330,7 +321,7 @@ impl Task {
             }
             Sent::Ended(attempt) => self.handle(Input::SendEnded(attempt)),
             Sent::LateEnded(attempt) => {
-                if !self.served.hears_late {
+                if self.served.late.is_none() {
                     self.open.remove(&attempt);
                     self.handle(Input::LateEnded(attempt));
                 }
@@ -353,7 +344,8 @@ impl Task {
         }
     }
 
-    /// A receipt that came after its message was given up as unknown.
+    /// A receipt that came after its message was given up as unknown. Not ours: another session
+    /// sent it, or it is too late for anybody here, and a look at the destination finds it.
     fn late(&mut self, late: Late) {
         let found = self.open.iter().find_map(|(attempt, (members, _))| {
             let index = position_of(members, late.event_id)?;
@@ -362,12 +354,6 @@ impl Task {
         if let Some((attempt, index)) = found {
             let outcome = Outcome::Acknowledged(late.receipt);
             self.handle(Input::Answers(attempt, vec![(index, outcome)]));
-        } else {
-            info!(
-                destination = self.served.name(),
-                event_id = %late.event_id,
-                "a receipt came for an attempt that is no longer listened to"
-            );
         }
     }
 
@@ -375,7 +361,7 @@ impl Task {
         match called {
             Called::Exchanged(exchange, Ok(reply)) => {
                 self.count(&exchange);
-                if self.served.hears_late {
+                if self.served.late.is_some() {
                     self.forget_settled(&exchange);
                 }
                 self.handle(Input::Exchanged(reply));
@@ -520,8 +506,12 @@ impl Task {
             .collect()
     }
 
-    /// Keeps the session and the meters informed.
+    /// Keeps the session and the meters informed. After its session has ended, the next one
+    /// speaks for the destination.
     fn tell(&mut self) {
+        if self.fenced {
+            return;
+        }
         let idle = self.dispatcher.is_idle();
         if idle != self.idle {
             self.idle = idle;
@@ -577,14 +567,36 @@ pub(crate) struct Inbox {
     answers: mpsc::UnboundedReceiver<Sent>,
 }
 
-async fn next_late(late: &mut Option<mpsc::Receiver<Late>>) -> Option<Late> {
-    match late {
-        Some(receiver) => match receiver.recv().await {
-            Some(receipt) => Some(receipt),
-            None => std::future::pending().await,
-        },
-        None => std::future::pending().await,
+async fn next_late(late: &mut Option<broadcast::Receiver<Late>>) -> Option<Late> {
+    let Some(receiver) = late else {
+        return std::future::pending().await;
+    };
+    match receiver.recv().await {
+        Ok(receipt) => Some(receipt),
+        Err(broadcast::error::RecvError::Lagged(missed)) => {
+            warn!(missed, "late receipts came faster than they were taken");
+            None
+        }
+        Err(broadcast::error::RecvError::Closed) => {
+            *late = None;
+            None
+        }
     }
+}
+
+/// Lets any number of sessions hear the late receipts of one transport.
+pub(crate) fn share_late(mut late: mpsc::Receiver<Late>) -> broadcast::Sender<Late> {
+    /// Receipts that wait for the slowest session; a look at the destination finds the others.
+    const WAITING_MAX: usize = 4_096;
+    let (sender, _) = broadcast::channel(WAITING_MAX);
+    let shared = sender.clone();
+    tokio::spawn(async move {
+        while let Some(receipt) = late.recv().await {
+            // Between two sessions nobody listens.
+            drop(shared.send(receipt));
+        }
+    });
+    sender
 }
 
 fn position_of(members: &[Candidate<Outgoing>], event_id: EventId) -> Option<usize> {

@@ -33,7 +33,7 @@ use uuid::Uuid;
 use crate::{
     Meters, Settings, TransportFactory,
     clock::Clock,
-    destination::{Control, Notice, Served, Shared, Task},
+    destination::{Control, Notice, Served, Shared, Task, share_late},
 };
 
 /// Why a relay could not run.
@@ -350,12 +350,10 @@ impl Relay {
             } else if let Entry::Vacant(free) = served.entry(registered.id) {
                 match self.transports.open(registered) {
                     Ok(transport) => {
-                        let late = transport.late();
                         free.insert(Arc::new(Served {
                             id: registered.id,
                             place: wire::Place::new(destination.clone()),
-                            hears_late: late.is_some(),
-                            late: Mutex::new(late),
+                            late: transport.late().map(share_late),
                             transport,
                             breaker: Mutex::new(None),
                             meters: self.shared.meters.of(&destination.name),

@@ -378,3 +378,48 @@ async fn a_second_exclusive_dispatcher_claims_nothing() {
     world.until_delivered().await;
     assert_eq!(running.stop().await.acknowledged, 10);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_ended_session_hands_in_what_it_still_hears() {
+    let mut world = World::new(&[fixture::destination("a")], Options::default()).await;
+    // Longer than a heartbeat, so that the session ends while the send is under way.
+    world.settings.deadlines = deadline::Deadlines::new(deadline::Settings {
+        connect: Duration::from_millis(100),
+        send: Duration::from_secs(20),
+        hard: Duration::from_secs(21),
+        settle_margin: Duration::from_millis(500),
+        lease: Duration::from_secs(30),
+        heartbeat: Duration::from_secs(1),
+        shutdown_grace: Duration::from_secs(22),
+    })
+    .expect("consistent");
+    let broker = world.brokers["a"].clone();
+    let event = fixture::event("key");
+    let id = event.event_id.expect("given");
+    broker.script(
+        id,
+        [Fate::BlackHole { stored: true }, Fate::Accept, Fate::Accept],
+    );
+    let running = start(&world.relay());
+    world.store.append(vec![event]).await.expect("appended");
+    while broker.sends(id) == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let session = world.store.sessions(1).await.expect("reads")[0].id;
+    world
+        .store
+        .end_session(session, "somebody else did")
+        .await
+        .expect("ended");
+    world.until_delivered().await;
+    assert_eq!(broker.release(id), 1, "the first send still waits");
+    for _ in 0..1_000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let detail = world.store.event(id).await.expect("reads");
+        if detail.expect("is there").deliveries[0].duplicates.len() == 1 {
+            running.stop().await;
+            return;
+        }
+    }
+    panic!("the late receipt is nowhere");
+}
