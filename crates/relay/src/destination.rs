@@ -702,6 +702,8 @@ async fn send_attempt(
     let mut buffer = Vec::with_capacity(TOGETHER_MAX);
     loop {
         tokio::select! {
+            // What is known already goes before the deadline; there is one answer per message.
+            biased;
             () = &mut sending, if !sent => sent = true,
             count = answered.recv_many(&mut buffer, TOGETHER_MAX) => {
                 if count == 0 {

@@ -37,6 +37,9 @@ pub struct Settings {
     pub exclusive: bool,
     /// Stop after this many fetches of every destination.
     pub iterations_max: Option<u64>,
+    /// What session and attempt ids, and jitter, are drawn from; `None`: from the operating
+    /// system. Two relays with one seed draw the same session ids, so only a simulator sets it.
+    pub seed: Option<u64>,
 }
 
 impl Settings {
@@ -65,6 +68,7 @@ impl Settings {
             rescan: Duration::from_millis(50),
             exclusive: false,
             iterations_max: None,
+            seed: None,
         }
     }
 

@@ -22,7 +22,11 @@ use postrider_store::{
     sessions::{NewSession, Share},
 };
 use postrider_transport::{Problem, Severity, Usage, wire};
-use rand::Rng as _;
+use rand::{
+    Rng as _, SeedableRng as _,
+    distr::{Distribution, StandardUniform},
+    rngs::StdRng,
+};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -153,6 +157,7 @@ pub struct Relay {
     transports: Arc<dyn TransportFactory>,
     settings: Settings,
     status: Mutex<Status>,
+    random: Mutex<StdRng>,
 }
 
 /// How often the registry is read again, to serve what was registered since.
@@ -192,12 +197,24 @@ impl Relay {
             send: limits.send,
             hard: limits.hard,
         };
+        let random = settings
+            .seed
+            .map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         Self {
             shared: Arc::new(shared),
             transports,
             settings,
             status: Mutex::new(Status::default()),
+            random: Mutex::new(random),
         }
+    }
+
+    fn draw<T>(&self) -> T
+    where
+        StandardUniform: Distribution<T>,
+    {
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        random.random()
     }
 
     #[must_use]
@@ -305,6 +322,7 @@ impl Relay {
 
     async fn pause(&self, stop: &mut Stop, duration: Duration) {
         tokio::select! {
+            biased;
             () = stop.wait() => {}
             () = tokio::time::sleep(duration) => {}
         }
@@ -402,7 +420,7 @@ impl Relay {
             },
             rescan: settings.rescan,
             fetches_max: None,
-            seed: rand::rng().random(),
+            seed: self.draw(),
         };
         config.set_ordering(&served.place.destination, traits.pipelined_in_order);
         config
@@ -420,7 +438,7 @@ impl Relay {
     ) -> Result<End, Error> {
         let store = &self.shared.store;
         let clock = self.shared.clock;
-        let id = SessionId(Uuid::from_bytes(rand::rng().random()));
+        let id = SessionId(Uuid::from_bytes(self.draw()));
         let doorbell = if once { None } else { self.listen().await };
         let (notices, mut noticed) = mpsc::unbounded_channel();
         let mut running = Running::default();
@@ -576,6 +594,7 @@ impl Relay {
                 }
             }
             tokio::select! {
+                biased;
                 finished = running.tasks.join_next() => if finished.is_none() { return },
                 Some(input) = calls.join_next() => {
                     machine.handle(clock.now(), input.unwrap_or(session::Input::CallFailed));
@@ -998,6 +1017,7 @@ fn ring(
     tokio::spawn(async move {
         loop {
             tokio::select! {
+                biased;
                 () = sender.closed() => return,
                 rung = listener.rung() => if let Err(error) = rung {
                     warn!(%error, "the doorbell is not heard any more; polling");
