@@ -32,7 +32,7 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
         let unique = uuid::Uuid::now_v7().simple().to_string();
         let (raw, name) = (format!("LIMIT{unique}"), format!("RELAY{unique}"));
         let destination = setup::destination(&name, Ordering::Key);
-        let store = setup::database(&url, destination).await?;
+        let store = setup::database(&url, vec![destination]).await?;
         setup::backlog(&store, args.events, args.payload_bytes).await?;
         let context = setup::stream(&nats, &raw).await?;
         setup::stream(&nats, &name).await?;

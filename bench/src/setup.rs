@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use async_nats::jetstream::{self, stream};
 use postrider_contract::{
     DeliverySet, Destination, EventType,
-    delivery_set::{self, ApplicableEvent, Member, ProjectionTarget},
+    delivery_set::{ApplicableEvent, Member, ProjectionTarget},
     destination::{
         self, Durability, Key, OnQuarantine, OnUnknown, Ordering, Partitioner, Serializer,
     },
@@ -20,7 +20,7 @@ use postrider_store_postgres::{MigrateOptions, Options, PostgresStore, migrate};
 
 pub(crate) const EVENT_TYPE: &str = "bench.made";
 
-/// The one destination: every event goes to `stream`.
+/// A destination that takes every event to `stream`.
 pub(crate) fn destination(stream: &str, ordering: Ordering) -> Destination {
     Destination {
         schema: destination::Schema::V1,
@@ -44,8 +44,8 @@ pub(crate) fn destination(stream: &str, ordering: Ordering) -> Destination {
     }
 }
 
-/// Migrates a fresh database and registers one event type with one destination.
-pub(crate) async fn database(url: &str, destination: Destination) -> Result<PostgresStore> {
+/// Migrates a fresh database and registers one event type that goes to all of `destinations`.
+pub(crate) async fn database(url: &str, destinations: Vec<Destination>) -> Result<PostgresStore> {
     migrate(url, &MigrateOptions::default())
         .await
         .context("migrating")?;
@@ -54,17 +54,20 @@ pub(crate) async fn database(url: &str, destination: Destination) -> Result<Post
         event_type: EVENT_TYPE.to_owned(),
         schema_version: "1".to_owned(),
     };
-    let member = Member {
-        event_type: event.event_type.clone(),
-        schema_version: event.schema_version.clone(),
-        destination: destination.name.clone(),
-        destination_digest: destination.digest(),
-        consumer: "bench".to_owned(),
-        expected_receipt_type: destination.receipt_type.clone(),
-        expected_receipt_schema_version: "1".to_owned(),
-        projection_target: ProjectionTarget::NotApplicable {},
-        mandatory: true,
-    };
+    let members: Vec<Member> = destinations
+        .iter()
+        .map(|destination| Member {
+            event_type: event.event_type.clone(),
+            schema_version: event.schema_version.clone(),
+            destination: destination.name.clone(),
+            destination_digest: destination.digest(),
+            consumer: "bench".to_owned(),
+            expected_receipt_type: destination.receipt_type.clone(),
+            expected_receipt_schema_version: "1".to_owned(),
+            projection_target: ProjectionTarget::NotApplicable {},
+            mandatory: true,
+        })
+        .collect();
     let plan = ControlPlane {
         event_types: vec![EventType {
             event_type: event.event_type.clone(),
@@ -72,15 +75,8 @@ pub(crate) async fn database(url: &str, destination: Destination) -> Result<Post
             content_type: "application/json".to_owned(),
             json_schema: None,
         }],
-        destinations: vec![destination],
-        delivery_set: DeliverySet {
-            schema: delivery_set::Schema::V1,
-            version: 1,
-            applicable_event_count: 1,
-            applicable_events: vec![event],
-            member_count: 1,
-            members: vec![member],
-        },
+        destinations,
+        delivery_set: DeliverySet::new(1, vec![event], members),
     };
     let audit = Audit {
         actor: "bench".to_owned(),
@@ -112,19 +108,24 @@ pub(crate) async fn backlog(store: &PostgresStore, count: usize, bytes: usize) -
 }
 
 /// A file stream with dedup, as a user would make it.
+pub(crate) fn stream_config(name: &str) -> stream::Config {
+    stream::Config {
+        name: name.to_owned(),
+        subjects: vec![format!("{name}.>")],
+        storage: stream::StorageType::File,
+        duplicate_window: Duration::from_secs(3600),
+        ..stream::Config::default()
+    }
+}
+
+/// Creates the stream `name`.
 pub(crate) async fn stream(nats: &str, name: &str) -> Result<jetstream::Context> {
     let client = async_nats::connect(nats)
         .await
         .context("connecting to NATS")?;
     let context = jetstream::new(client);
     context
-        .create_stream(stream::Config {
-            name: name.to_owned(),
-            subjects: vec![format!("{name}.>")],
-            storage: stream::StorageType::File,
-            duplicate_window: Duration::from_secs(3600),
-            ..stream::Config::default()
-        })
+        .create_stream(stream_config(name))
         .await
         .context("creating the stream")?;
     Ok(context)
