@@ -128,6 +128,8 @@ pub enum Input<E> {
     Release(BTreeSet<Lane>),
     /// The session's lease lasts at least until then.
     LeaseUntil(Instant),
+    /// Whether the session keeps this destination closed. What it knows of suspensions is as old
+    /// as the heartbeat that told it; an answer that suspended is not undone by an older one.
     Suspended(bool),
     /// Something may have been appended.
     Doorbell,
@@ -194,7 +196,10 @@ pub struct Dispatcher<E> {
     lanes: BTreeSet<Lane>,
     draining: BTreeSet<Lane>,
     lease_until: Instant,
-    suspended: bool,
+    /// By the session.
+    closed: bool,
+    /// By the destination itself.
+    gone: Gone,
     stopping: bool,
     fenced: bool,
     breaker: Breaker,
@@ -209,6 +214,48 @@ pub struct Dispatcher<E> {
     /// Attempts whose deadline is over, still listened to. Oldest first.
     late: VecDeque<(AttemptId, Arc<[Candidate<E>]>)>,
     scan: Scan,
+}
+
+/// Whether an answer of the destination suspended it.
+///
+/// A heartbeat that read the store before the suspension was written says that nothing is
+/// suspended, and may come after. One heartbeat is under way at a time, so of those that grant a
+/// lease after the suspension was written, the first may be such a one and the second is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    No,
+    /// Not in the store yet, or nobody knows.
+    Unwritten,
+    /// In the store; so many leases were granted since.
+    Written {
+        grants: u8,
+    },
+}
+
+impl Gone {
+    const GRANTS_MIN: u8 = 2;
+
+    fn written(&mut self) {
+        match self {
+            Self::Unwritten => *self = Self::Written { grants: 0 },
+            Self::No | Self::Written { .. } => {}
+        }
+    }
+
+    fn granted(&mut self) {
+        match self {
+            Self::Written { grants } => *grants = grants.saturating_add(1),
+            Self::No | Self::Unwritten => {}
+        }
+    }
+
+    /// The session says that nothing keeps the destination closed.
+    fn reopened(&mut self) {
+        match self {
+            Self::Written { grants } if *grants >= Self::GRANTS_MIN => *self = Self::No,
+            Self::No | Self::Unwritten | Self::Written { .. } => {}
+        }
+    }
 }
 
 /// Where the reader of the queue is.
@@ -254,7 +301,8 @@ impl<E> Dispatcher<E> {
             lanes: BTreeSet::new(),
             draining: BTreeSet::new(),
             lease_until: now,
-            suspended: false,
+            closed: false,
+            gone: Gone::No,
             stopping: false,
             fenced: false,
             ready: None,
@@ -276,8 +324,16 @@ impl<E> Dispatcher<E> {
         match input {
             Input::Lanes(lanes) => self.set_lanes(lanes),
             Input::Release(lanes) => self.drain(&lanes),
-            Input::LeaseUntil(until) => self.lease_until = until,
-            Input::Suspended(suspended) => self.suspended = suspended || self.suspend.is_some(),
+            Input::LeaseUntil(until) => {
+                self.lease_until = until;
+                self.gone.granted();
+            }
+            Input::Suspended(suspended) => {
+                self.closed = suspended;
+                if !suspended {
+                    self.gone.reopened();
+                }
+            }
             Input::Doorbell => {
                 self.scan.idle_until = None;
                 self.scan.rang = self.pending.is_some();
@@ -378,6 +434,10 @@ impl<E> Dispatcher<E> {
         self.sending.len() + self.late.len()
     }
 
+    fn suspended(&self) -> bool {
+        self.closed || self.gone != Gone::No
+    }
+
     fn advance(&mut self, now: Instant) {
         self.evidence.advance(now, &mut self.commands);
         if self.fenced {
@@ -446,7 +506,7 @@ impl<E> Dispatcher<E> {
             Admission::Nothing => batch.probe,
             Admission::One | Admission::NothingUntil(_) => false,
         };
-        let may_go = allowed && !self.stopping && !self.suspended && !batch.all_answered();
+        let may_go = allowed && !self.stopping && !self.suspended() && !batch.all_answered();
         if may_go && now + self.config.send_needs > self.lease_until {
             // The next heartbeat brings more lease, or the session ends.
             return;
@@ -490,7 +550,7 @@ impl<E> Dispatcher<E> {
                 suspends: true,
             } => {
                 self.breaker.reached();
-                self.suspended = true;
+                self.gone = Gone::Unwritten;
                 self.suspend = Some(Suspend {
                     code,
                     detail: detail.clone(),

@@ -64,7 +64,7 @@ impl<E> Dispatcher<E> {
 
     /// The batch to register next: one is kept ready while others are being sent.
     fn next_batch(&mut self, now: Instant) -> Option<Batch<E>> {
-        if self.stopping || self.suspended || self.ready.is_some() || self.buffer.is_empty() {
+        if self.stopping || self.suspended() || self.ready.is_some() || self.buffer.is_empty() {
             return None;
         }
         let (count_max, probe) = match self.breaker.admission(now) {
@@ -107,7 +107,7 @@ impl<E> Dispatcher<E> {
 
     pub(super) fn may_fetch_at_all(&self) -> bool {
         !self.stopping
-            && !self.suspended
+            && !self.suspended()
             && !self.fetches_spent()
             && self.lanes.iter().any(|lane| !self.draining.contains(lane))
     }
@@ -165,6 +165,9 @@ impl<E> Dispatcher<E> {
         let Some(pending) = self.pending.take() else {
             return;
         };
+        if pending.exchange.suspend.is_some() && self.suspend.is_none() {
+            self.gone.written();
+        }
         if let Some(batch) = pending.registering {
             assert!(self.ready.is_none(), "one batch is kept ready, no more");
             self.ready = Some(batch);

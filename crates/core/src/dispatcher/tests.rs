@@ -1,1 +1,198 @@
 //! Tests of the dispatcher machine.
+
+use postrider_contract::destination::OnUnknown;
+use uuid::Uuid;
+
+use super::*;
+
+fn config() -> Config {
+    let backoff = Backoff {
+        first: Duration::from_millis(100),
+        max: Duration::from_secs(10),
+    };
+    Config {
+        session: SessionId(Uuid::from_u128(1)),
+        destination: DestinationId(1),
+        policy: Policy {
+            on_unknown: OnUnknown::Resend,
+            attempts_max: None,
+            backoff,
+        },
+        breaker: backoff,
+        holds_key: true,
+        quarantine_holds_key: true,
+        one_per_key: true,
+        batch_max: 1,
+        batch_bytes_max: 1 << 20,
+        sending_max: 1,
+        late_max: 4,
+        send_needs: Duration::from_secs(1),
+        poll_min: Duration::from_millis(10),
+        poll_max: Duration::from_secs(1),
+        rescan: Duration::from_millis(50),
+        fetches_max: None,
+        seed: 1,
+    }
+}
+
+/// A machine that plays its store: deliveries of as many keys, all due.
+struct World {
+    machine: Dispatcher<()>,
+    now: Instant,
+    /// An exchange that waits for its answer.
+    exchange: Option<Arc<Exchange>>,
+    sends: Vec<AttemptId>,
+    suspended: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Instant(1_000_000);
+        let mut world = Self {
+            machine: Dispatcher::new(config(), now),
+            now,
+            exchange: None,
+            sends: Vec::new(),
+            suspended: false,
+        };
+        world.beat();
+        world.handle(Input::Lanes(BTreeSet::from([Lane(0)])));
+        world
+    }
+
+    fn handle(&mut self, input: Input<()>) {
+        self.now = self.now + Duration::from_millis(1);
+        self.machine.handle(self.now, input);
+        while let Some(command) = self.machine.poll_command() {
+            match command {
+                Command::Exchange(exchange) => self.exchange = Some(exchange),
+                Command::Send { attempt, .. } => self.sends.push(attempt),
+                Command::Evidence(_) | Command::Drained(_) | Command::Forget(_) => {}
+            }
+        }
+    }
+
+    /// The grant of a heartbeat, without what it says of suspensions.
+    fn beat(&mut self) {
+        let until = self.now + Duration::from_secs(30);
+        self.handle(Input::LeaseUntil(until));
+    }
+
+    /// The store carries out what was asked, and answers.
+    fn answer_exchange(&mut self) {
+        let exchange = self.exchange.take().expect("an exchange is under way");
+        self.suspended |= exchange.suspend.is_some();
+        let fetched = match &exchange.fetch {
+            Some(fetch) if !self.suspended => (1..=5)
+                .map(|n| Candidate {
+                    position: Position(n),
+                    lane: Lane(0),
+                    key_hash: n,
+                    attempts: 0,
+                    bytes: 2,
+                    unfit: None,
+                    event: (),
+                })
+                .filter(|candidate| {
+                    candidate.position > fetch.after && !fetch.exclude.contains(&candidate.position)
+                })
+                .collect(),
+            Some(_) | None => Vec::new(),
+        };
+        self.handle(Input::Exchanged(Reply {
+            fetched,
+            exhausted: true,
+            next_due: None,
+        }));
+    }
+
+    /// Carries out exchanges until none is asked for.
+    fn settle(&mut self) {
+        while self.exchange.is_some() {
+            self.answer_exchange();
+        }
+    }
+
+    fn gone(&mut self) {
+        let attempt = self.sends[self.sends.len() - 1];
+        let outcome = Outcome::Rejected {
+            code: "gone",
+            detail: String::new(),
+            suspends: true,
+        };
+        self.handle(Input::Answers(attempt, vec![(0, outcome)]));
+        self.handle(Input::SendEnded(attempt));
+    }
+}
+
+/// A world in which the first send was answered with a suspension that is being written down.
+fn suspending() -> World {
+    let mut world = World::new();
+    while world.sends.is_empty() {
+        world.answer_exchange();
+    }
+    world.settle();
+    world.gone();
+    let exchange = world.exchange.as_ref().expect("it is written down");
+    assert!(exchange.suspend.is_some());
+    assert!(exchange.register.is_empty());
+    world
+}
+
+#[test]
+fn a_heartbeat_from_before_a_suspension_does_not_undo_it() {
+    // The answer of the heartbeat comes before that of the exchange.
+    let mut world = suspending();
+    world.beat();
+    world.handle(Input::Suspended(false));
+    world.settle();
+    assert_eq!(world.sends.len(), 1);
+
+    // It comes after, though it was asked before.
+    let mut world = suspending();
+    world.settle();
+    world.beat();
+    world.handle(Input::Suspended(false));
+    world.settle();
+    assert_eq!(world.sends.len(), 1);
+
+    // What the session knew when something else let it look at the gate.
+    let mut world = suspending();
+    world.settle();
+    world.handle(Input::Suspended(false));
+    world.settle();
+    assert_eq!(world.sends.len(), 1);
+}
+
+#[test]
+fn a_suspension_whose_answer_is_lost_stays_until_it_is_written() {
+    let mut world = suspending();
+    world.exchange = None;
+    world.handle(Input::ExchangeFailed);
+    for _ in 0..5 {
+        world.beat();
+        world.handle(Input::Suspended(false));
+    }
+    assert_eq!(world.sends.len(), 1);
+    world.now = world.now + Duration::from_secs(2);
+    world.handle(Input::Tick);
+    let repeated = world.exchange.as_ref().expect("asked again");
+    assert!(repeated.suspend.is_some());
+}
+
+#[test]
+fn a_suspended_destination_goes_on_once_it_is_resumed() {
+    let mut world = suspending();
+    world.settle();
+    for _ in 0..2 {
+        world.beat();
+        world.handle(Input::Suspended(true));
+    }
+    world.settle();
+    assert_eq!(world.sends.len(), 1);
+    world.suspended = false;
+    world.beat();
+    world.handle(Input::Suspended(false));
+    world.settle();
+    assert_eq!(world.sends.len(), 2);
+}
