@@ -200,6 +200,10 @@ pub struct Dispatcher<E> {
     closed: bool,
     /// By the destination itself.
     gone: Gone,
+    /// A send has ended since the session began, or since the destination was resumed. The first
+    /// one goes alone: should the destination want no more, it is asked once, and not once for
+    /// each key.
+    tried: bool,
     stopping: bool,
     fenced: bool,
     breaker: Breaker,
@@ -303,6 +307,7 @@ impl<E> Dispatcher<E> {
             lease_until: now,
             closed: false,
             gone: Gone::No,
+            tried: false,
             stopping: false,
             fenced: false,
             ready: None,
@@ -551,6 +556,7 @@ impl<E> Dispatcher<E> {
             } => {
                 self.breaker.reached();
                 self.gone = Gone::Unwritten;
+                self.tried = false;
                 self.suspend = Some(Suspend {
                     code,
                     detail: detail.clone(),
@@ -603,9 +609,13 @@ impl<E> Dispatcher<E> {
                 self.commands.push_back(Command::Forget(oldest));
             }
         }
-        if let Some(cause) = batch.silence() {
+        // One message that is not answered is no outage yet: it may be the message.
+        if self.tried
+            && let Some(cause) = batch.silence()
+        {
             self.breaker.outage(now, cause, &mut self.rng);
         }
+        self.tried = self.gone == Gone::No;
         if batch.probe {
             self.breaker.probe_unsent(now);
         }

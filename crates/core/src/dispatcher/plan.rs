@@ -68,10 +68,13 @@ impl<E> Dispatcher<E> {
             return None;
         }
         let (count_max, probe) = match self.breaker.admission(now) {
-            Admission::All => (self.config.batch_max, false),
+            Admission::All if self.tried => (self.config.batch_max, false),
+            Admission::All if self.sending.is_empty() => (1, false),
             // A probe goes alone, so that nothing else is in flight with it.
             Admission::One if self.sending.is_empty() => (1, true),
-            Admission::One | Admission::Nothing | Admission::NothingUntil(_) => return None,
+            Admission::All | Admission::One | Admission::Nothing | Admission::NothingUntil(_) => {
+                return None;
+            }
         };
         let members = self.buffer.take(
             count_max,

@@ -22,9 +22,9 @@ fn config() -> Config {
         holds_key: true,
         quarantine_holds_key: true,
         one_per_key: true,
-        batch_max: 1,
+        batch_max: 16,
         batch_bytes_max: 1 << 20,
-        sending_max: 1,
+        sending_max: 2,
         late_max: 4,
         send_needs: Duration::from_secs(1),
         poll_min: Duration::from_millis(10),
@@ -35,13 +35,31 @@ fn config() -> Config {
     }
 }
 
+const GONE: Outcome = Outcome::Rejected {
+    code: "gone",
+    detail: String::new(),
+    suspends: true,
+};
+
+const REFUSED: Outcome = Outcome::Rejected {
+    code: "rejected",
+    detail: String::new(),
+    suspends: false,
+};
+
+const SILENT: Outcome = Outcome::Unknown {
+    code: "response_timeout",
+    detail: String::new(),
+};
+
 /// A machine that plays its store: deliveries of as many keys, all due.
 struct World {
     machine: Dispatcher<()>,
     now: Instant,
     /// An exchange that waits for its answer.
     exchange: Option<Arc<Exchange>>,
-    sends: Vec<AttemptId>,
+    /// Attempts sent, with how many members each.
+    sends: Vec<(AttemptId, usize)>,
     suspended: bool,
 }
 
@@ -66,7 +84,9 @@ impl World {
         while let Some(command) = self.machine.poll_command() {
             match command {
                 Command::Exchange(exchange) => self.exchange = Some(exchange),
-                Command::Send { attempt, .. } => self.sends.push(attempt),
+                Command::Send {
+                    attempt, members, ..
+                } => self.sends.push((attempt, members.len())),
                 Command::Evidence(_) | Command::Drained(_) | Command::Forget(_) => {}
             }
         }
@@ -113,26 +133,27 @@ impl World {
         }
     }
 
-    fn gone(&mut self) {
-        let attempt = self.sends[self.sends.len() - 1];
-        let outcome = Outcome::Rejected {
-            code: "gone",
-            detail: String::new(),
-            suspends: true,
-        };
-        self.handle(Input::Answers(attempt, vec![(0, outcome)]));
+    /// The last send ends with this answer to each member.
+    fn answer(&mut self, outcome: &Outcome) {
+        let (attempt, members) = self.sends[self.sends.len() - 1];
+        let answers = (0..members).map(|index| (index, outcome.clone())).collect();
+        self.handle(Input::Answers(attempt, answers));
         self.handle(Input::SendEnded(attempt));
+    }
+
+    fn first_send(&mut self) {
+        while self.sends.is_empty() {
+            self.answer_exchange();
+        }
+        self.settle();
     }
 }
 
 /// A world in which the first send was answered with a suspension that is being written down.
 fn suspending() -> World {
     let mut world = World::new();
-    while world.sends.is_empty() {
-        world.answer_exchange();
-    }
-    world.settle();
-    world.gone();
+    world.first_send();
+    world.answer(&GONE);
     let exchange = world.exchange.as_ref().expect("it is written down");
     assert!(exchange.suspend.is_some());
     assert!(exchange.register.is_empty());
@@ -194,5 +215,21 @@ fn a_suspended_destination_goes_on_once_it_is_resumed() {
     world.beat();
     world.handle(Input::Suspended(false));
     world.settle();
+    // Alone again: it may still want no more.
     assert_eq!(world.sends.len(), 2);
+    assert_eq!(world.sends[1].1, 1);
+}
+
+#[test]
+fn the_first_send_of_a_session_goes_alone() {
+    for outcome in [REFUSED, SILENT] {
+        let mut world = World::new();
+        world.first_send();
+        assert_eq!(world.sends.len(), 1);
+        assert_eq!(world.sends[0].1, 1);
+        world.answer(&outcome);
+        world.settle();
+        assert_eq!(world.sends.len(), 2, "{outcome:?}");
+        assert!(world.sends[1].1 > 1, "{outcome:?}");
+    }
 }
