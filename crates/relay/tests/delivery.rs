@@ -515,3 +515,28 @@ async fn members_fare_alone(crash: bool) {
     assert_eq!(sends(), [of_a, 3, 2, 2, 0], "crash: {crash}");
     running.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn fai_1_a_slow_destination_delays_no_other() {
+    let names = ["slow", "b", "c", "d"];
+    let set = names.map(fixture::destination);
+    let world = World::new(&set, Options::default()).await;
+    // Each answer comes long after the time that is waited for it.
+    world.brokers["slow"].decide_by(|_, _| Decision {
+        travel: Duration::ZERO,
+        fate: Fate::Accept,
+        answer: Duration::from_secs(30),
+    });
+    let running = start(&world.relay());
+    world.append(500, 50).await;
+    let appended = tokio::time::Instant::now();
+    until("the others", async || {
+        names[1..]
+            .iter()
+            .all(|name| stored(&world.brokers[*name]).len() == 500)
+    })
+    .await;
+    // Virtual time.
+    assert!(appended.elapsed() < Duration::from_secs(2));
+    running.stop().await;
+}
