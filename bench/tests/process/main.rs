@@ -5,6 +5,7 @@
 mod setup;
 
 mod killed;
+mod late;
 mod outage;
 mod paused;
 mod poisoned;
