@@ -172,7 +172,10 @@ impl Task {
             if self.finished(fenced_until) {
                 break;
             }
-            let wakeup = [self.dispatcher.next_wakeup(), fenced_until]
+            // Once that time has come, only what is still being handed in is waited for: a wakeup
+            // in the past would spin.
+            let waiting = fenced_until.filter(|until| *until > clock.now());
+            let wakeup = [self.dispatcher.next_wakeup(), waiting]
                 .into_iter()
                 .flatten()
                 .min();
