@@ -12,7 +12,7 @@ use postrider_contract::{
     Destination, EventId, Timestamp,
     destination::{OnUnknown, Ordering},
 };
-use postrider_core::{Class, deadline};
+use postrider_core::{Class, deadline, delivery::State};
 use postrider_relay::{Meters, Relay, Report, Settings, Stop, TransportFactory};
 use postrider_store::{
     Clock, Store,
@@ -422,4 +422,121 @@ async fn an_ended_session_hands_in_what_it_still_hears() {
         }
     }
     panic!("the late receipt is nowhere");
+}
+
+/// Waits in virtual time, and says what never came.
+async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    for _ in 0..6_000 {
+        if condition().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain for: {what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn set_1_each_member_of_a_delivery_set_has_its_own_fate() {
+    for crash in [false, true] {
+        members_fare_alone(crash).await;
+    }
+}
+
+/// `a` takes it (and its relay crashes before that is written down), `b` refuses twice, `c` never
+/// takes it, `d` loses an acknowledgement; `e` joins the set meanwhile.
+async fn members_fare_alone(crash: bool) {
+    let options = Options {
+        dedup_window: Some(Duration::from_secs(3600)),
+        ..Options::default()
+    };
+    let set = ["a", "b", "c", "d", "e"].map(fixture::destination);
+    // The brokers of all five are there; the first set has four.
+    let world = World::new(&set, options).await;
+    let apply = async |version, destinations: &[Destination]| {
+        let plan = fixture::plan(version, destinations);
+        let audit = fixture::audit("test");
+        world.store.apply(&plan, &audit).await.expect("applies");
+    };
+    apply(2, &set[..4]).await;
+    let event = fixture::event("key");
+    let id = event.event_id.expect("given");
+    let broker = |name: &str| &world.brokers[name];
+    let refusal = Fate::Refuse(Class::Refusal);
+    broker("b").script(id, [refusal, refusal]);
+    broker("c").script(id, [Fate::Reject { suspends: false }]);
+    broker("d").script(id, [Fate::LoseAck]);
+    if crash {
+        broker("a").script(id, [Fate::BlackHole { stored: true }]);
+    }
+    let states = async || -> Vec<State> {
+        let detail = world.store.event(id).await.expect("reads");
+        let deliveries = detail.expect("is there").deliveries;
+        deliveries.iter().map(|delivery| delivery.state).collect()
+    };
+    let running = start(&world.relay());
+    world.store.append(vec![event]).await.expect("appended");
+    let running = if crash {
+        until("a stores it", async || broker("a").sends(id) == 1).await;
+        running.task.abort();
+        start(&world.relay())
+    } else {
+        running
+    };
+    // In the middle of it: for what is appended from here on.
+    apply(3, &set).await;
+    let (done, dead) = (State::Acknowledged, State::Quarantined);
+    until("each to end", async || {
+        states().await == [done, done, dead, done]
+    })
+    .await;
+    let sends = || set.each_ref().map(|member| broker(&member.name).sends(id));
+    let of_a = if crash { 2 } else { 1 };
+    assert_eq!(sends(), [of_a, 3, 1, 2, 0], "crash: {crash}");
+    for (name, copies) in [("a", 1), ("b", 1), ("c", 0), ("d", 1), ("e", 0)] {
+        assert_eq!(stored(broker(name)).len(), copies, "{name}, crash: {crash}");
+    }
+    world.append(1, 1).await;
+    until("the next one at e", async || stored(broker("e")).len() == 1).await;
+
+    let registry = world.store.registry().await.expect("reads");
+    let member = |name: &str| {
+        let mut all = registry.destinations.iter();
+        all.find(|registered| registered.destination.name == name)
+    };
+    let selection = ReplaySelection {
+        events: Some(vec![id]),
+        destination: member("c").map(|registered| registered.id),
+        ..ReplaySelection::default()
+    };
+    let audit = fixture::audit("fixed");
+    let replayed = world.store.replay(&selection, 10, &audit).await;
+    assert_eq!(replayed.expect("replays").deliveries.len(), 1);
+    until("c", async || states().await == [done; 4]).await;
+    assert_eq!(sends(), [of_a, 3, 2, 2, 0], "crash: {crash}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn fai_1_a_slow_destination_delays_no_other() {
+    let names = ["slow", "b", "c", "d"];
+    let set = names.map(fixture::destination);
+    let world = World::new(&set, Options::default()).await;
+    // Each answer comes long after the time that is waited for it.
+    world.brokers["slow"].decide_by(|_, _| Decision {
+        travel: Duration::ZERO,
+        fate: Fate::Accept,
+        answer: Duration::from_secs(30),
+    });
+    let running = start(&world.relay());
+    world.append(500, 50).await;
+    let appended = tokio::time::Instant::now();
+    until("the others", async || {
+        names[1..]
+            .iter()
+            .all(|name| stored(&world.brokers[*name]).len() == 500)
+    })
+    .await;
+    // Virtual time.
+    assert!(appended.elapsed() < Duration::from_secs(2));
+    running.stop().await;
 }
