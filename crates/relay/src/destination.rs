@@ -28,8 +28,8 @@ use tracing::{info, warn};
 use crate::{
     clock::Clock,
     meters::{self, CodeLabel, Meters, OutcomeLabel},
-    outgoing::{self, Outgoing},
-    worker::Counts,
+    outgoing::{self, Opened, Outgoing},
+    status::Counts,
 };
 
 /// From the session to the destination.
@@ -626,12 +626,10 @@ async fn exchange_with(
         .counts
         .duplicates
         .add(usize::try_from(exchanged.duplicates).unwrap_or(usize::MAX));
+    let opened: Vec<_> = exchanged.fetched.into_iter().map(Opened::new).collect();
     let missing = {
         let schemas = shared.schemas.read().await;
-        exchanged
-            .fetched
-            .iter()
-            .any(|fetched| outgoing::lacks_schema(fetched, &schemas))
+        opened.iter().any(|opened| opened.lacks_schema(&schemas))
     };
     if missing {
         // Appended under a schema that was registered after this relay read the registry.
@@ -645,12 +643,9 @@ async fn exchange_with(
     }
     let schemas = shared.schemas.read().await;
     let transport = served.transport.as_ref();
-    let fetched = exchanged
-        .fetched
+    let fetched = opened
         .into_iter()
-        .map(|fetched| {
-            outgoing::prepare(fetched, exchanged.now, &served.place, &schemas, transport)
-        })
+        .map(|opened| outgoing::prepare(opened, exchanged.now, &served.place, &schemas, transport))
         .collect();
     Ok(Reply {
         fetched,

@@ -4,14 +4,20 @@
 
 mod clock;
 mod destination;
+mod doorbell;
 mod meters;
 mod outgoing;
+mod preflight;
+mod running;
+mod session;
 mod settings;
+mod status;
 mod worker;
 
 pub use meters::Meters;
 pub use settings::Settings;
-pub use worker::{DestinationStatus, Error, Relay, Report, Status, Stop};
+pub use status::{DestinationStatus, Report, Status};
+pub use worker::{Error, Relay, Stop};
 
 use std::{fmt::Debug, sync::Arc};
 

@@ -21,16 +21,40 @@ pub(crate) struct Outgoing {
     pub(crate) message: Option<Arc<Message>>,
 }
 
-/// Whether the event was committed under a schema that is not among these.
-pub(crate) fn lacks_schema(fetched: &Fetched, schemas: &Schemas) -> bool {
-    // Quotes inside values are escaped, so this text can only be the member itself.
-    const MEMBER: &str = "\"schemaDigest\":\"";
-    let envelope = &fetched.event.envelope;
-    envelope
-        .find(MEMBER)
-        .and_then(|at| envelope[at + MEMBER.len()..].split('"').next())
-        .and_then(|digest| digest.parse().ok())
-        .is_some_and(|digest| !schemas.contains(&digest))
+/// A fetched delivery whose envelope was read and checked, or why it cannot be.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    fetched: Fetched,
+    envelope: Result<Envelope, Unfit>,
+}
+
+impl Opened {
+    /// Checks the envelope against its digest and reads it.
+    pub(crate) fn new(fetched: Fetched) -> Self {
+        let envelope = read(&fetched);
+        Self { fetched, envelope }
+    }
+
+    /// Whether the event was committed under a schema that is not among these.
+    pub(crate) fn lacks_schema(&self, schemas: &Schemas) -> bool {
+        let digest = |envelope: &Envelope| envelope.payload.schema_digest;
+        let digest = self.envelope.as_ref().ok().and_then(digest);
+        digest.is_some_and(|digest| !schemas.contains(&digest))
+    }
+}
+
+fn read(fetched: &Fetched) -> Result<Envelope, Unfit> {
+    let stored = &fetched.event;
+    let found = Digest::of_canonical(&stored.envelope);
+    if found != stored.envelope_digest {
+        let detail = format!(
+            "the envelope has digest {found}, not {}",
+            stored.envelope_digest
+        );
+        return Err(("envelope_digest_mismatch", detail));
+    }
+    serde_json::from_str(&stored.envelope)
+        .map_err(|error| ("envelope_unreadable", bounded_detail(&error.to_string())))
 }
 
 fn age(now: Option<Timestamp>, appended_at: Timestamp) -> Duration {
@@ -41,10 +65,10 @@ fn age(now: Option<Timestamp>, appended_at: Timestamp) -> Duration {
 
 type Unfit = (&'static str, String);
 
-/// Checks a fetched event against its own digests and the schema that it was committed under,
-/// and makes its message. What does not hold is quarantined, never retried.
+/// Checks a payload against its digest and the schema that it was committed under, and makes the
+/// message. What does not hold is quarantined, never retried.
 pub(crate) fn prepare(
-    fetched: Fetched,
+    Opened { fetched, envelope }: Opened,
     now: Option<Timestamp>,
     place: &wire::Place,
     schemas: &Schemas,
@@ -59,7 +83,12 @@ pub(crate) fn prepare(
         fetched_at: tokio::time::Instant::now(),
         message: None,
     };
-    let unfit = match check(&fetched, place, schemas, transport, &mut outgoing) {
+    let message = envelope.and_then(|envelope| {
+        outgoing.generation = envelope.generation;
+        outgoing.payload_digest = envelope.payload.digest;
+        check(&fetched, &envelope, place, schemas, transport)
+    });
+    let unfit = match message {
         Ok(message) => {
             outgoing.message = Some(Arc::new(message));
             None
@@ -79,24 +108,12 @@ pub(crate) fn prepare(
 
 fn check(
     fetched: &Fetched,
+    envelope: &Envelope,
     place: &wire::Place,
     schemas: &Schemas,
     transport: &dyn Transport,
-    outgoing: &mut Outgoing,
 ) -> Result<Message, Unfit> {
     let stored = &fetched.event;
-    let found = Digest::of_canonical(&stored.envelope);
-    if found != stored.envelope_digest {
-        let detail = format!(
-            "the envelope has digest {found}, not {}",
-            stored.envelope_digest
-        );
-        return Err(("envelope_digest_mismatch", detail));
-    }
-    let envelope: Envelope = serde_json::from_str(&stored.envelope)
-        .map_err(|error| ("envelope_unreadable", bounded_detail(&error.to_string())))?;
-    outgoing.generation = envelope.generation;
-    outgoing.payload_digest = envelope.payload.digest;
     let found = Digest::of_bytes(&stored.payload);
     if found != envelope.payload.digest {
         let detail = format!(
@@ -111,7 +128,7 @@ fn check(
             .map_err(|violation| (violation.code(), bounded_detail(&violation.to_string())))?;
     }
     let event = wire::Event {
-        envelope: &envelope,
+        envelope,
         envelope_digest: &stored.envelope_digest,
         payload: &stored.payload,
         traceparent: stored.traceparent.as_deref(),
