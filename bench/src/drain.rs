@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
     let server = env::postgres();
     let nats = env::nats_url();
     let mut ratios = Vec::new();
-    println!("round  limit/s  relay/s  ratio  relay peak MB");
+    println!("round  limit/s  relay/s  ratio  relay peak MB  relay CPU us/event");
     for round in 1..=args.rounds {
         let url = server.create_database().await?;
         let unique = uuid::Uuid::now_v7().simple().to_string();
@@ -74,10 +74,12 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
         context.delete_stream(&name).await?;
         let report: serde_json::Value = serde_json::from_slice(&child.stdout)?;
         let peak = report["peakResidentKib"].as_u64().context("no peak")? as f64 / 1024.0;
+        let cpu = report["cpuMs"].as_u64().context("no CPU time")? as f64 * 1e3;
+        let cpu = cpu / args.events as f64;
         let relay = args.events as f64 / took.as_secs_f64();
         let ratio = relay / limit;
         ratios.push(ratio);
-        println!("{round:>5}  {limit:>7.0}  {relay:>7.0}  {ratio:>5.2}  {peak:>13.0}");
+        println!("{round:>5}  {limit:>7.0}  {relay:>7.0}  {ratio:>5.2}  {peak:>13.0}  {cpu:>18.1}");
     }
     ratios.sort_by(f64::total_cmp);
     println!("median ratio {:.2}", ratios[ratios.len() / 2]);

@@ -11,6 +11,11 @@ mod worker;
 
 use clap::{Parser, Subcommand};
 
+/// The relay makes and frees many small values on one thread and another, which the system's
+/// allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Debug, Parser)]
 #[command(about = "Benchmarks of postrider, as ratios to the limit measured in the same run")]
 struct Cli {
@@ -28,9 +33,13 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    // As the program has it: see there.
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        runtime.worker_threads((cores / 2).max(1));
+    }
+    let runtime = runtime.enable_all().build()?;
     match Cli::parse().command {
         Command::Drain(args) => runtime.block_on(drain::run(&args)),
         Command::Relay(args) => runtime.block_on(worker::run(args)),

@@ -74,6 +74,31 @@ pub struct Packed {
     pub number: Option<i64>,
 }
 
+/// Packs many receipts one after the other. Those of one place differ in their numbers only, so
+/// what they share is made once.
+#[derive(Debug, Default)]
+pub struct Packer {
+    last: Option<(Receipt, Packed)>,
+}
+
+impl Packer {
+    /// As [`Receipt::pack`].
+    pub fn pack(&mut self, receipt: &Receipt) -> Packed {
+        if let (Some((last, packed)), Some(number)) = (&mut self.last, receipt.number())
+            && let (Some(_), Ok(packed_number)) = (packed.number, i64::try_from(number))
+        {
+            last.set_number(number);
+            if last == receipt {
+                packed.number = Some(packed_number);
+                return packed.clone();
+            }
+        }
+        let packed = receipt.pack();
+        self.last = Some((receipt.clone(), packed.clone()));
+        packed
+    }
+}
+
 /// A packed receipt that is not one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored receipt cannot be read: {0}")]
@@ -292,6 +317,27 @@ impl Receipt {
         Packed {
             shared: canonical::to_string(&value),
             number,
+        }
+    }
+
+    /// The receipt's position at the destination, where its kind has one.
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::JetStream { sequence, .. } | Self::Handler { sequence, .. } => Some(*sequence),
+            Self::File { offset, .. } | Self::Kafka { offset, .. } => Some(*offset),
+            Self::Amqp { delivery_tag, .. } => Some(*delivery_tag),
+            Self::Http { .. } | Self::Redis { .. } | Self::Sqs { .. } | Self::Consumer { .. } => {
+                None
+            }
+        }
+    }
+
+    fn set_number(&mut self, number: u64) {
+        match self {
+            Self::JetStream { sequence, .. } | Self::Handler { sequence, .. } => *sequence = number,
+            Self::File { offset, .. } | Self::Kafka { offset, .. } => *offset = number,
+            Self::Amqp { delivery_tag, .. } => *delivery_tag = number,
+            Self::Http { .. } | Self::Redis { .. } | Self::Sqs { .. } | Self::Consumer { .. } => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use postrider_contract::{
     Digest, EventId, NewEvent, Timestamp,
     cloudevents::{
-        Binding, Body, Error, RAW_ID, ReadError, STRUCTURED, Source, read, rebind, wire,
+        Binding, Body, Error, Headers, RAW_ID, ReadError, STRUCTURED, Source, read, rebind, wire,
     },
     destination::Serializer,
     envelope::DeliverySetRef,
@@ -67,11 +67,7 @@ fn round_trip(event: &NewEvent, serializer: Serializer, binding: Binding) -> Res
         Body::Payload => event.payload.clone(),
         Body::Made(body) => body.clone(),
     };
-    let headers = message
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_ref(), value.as_ref()));
-    let received = read(headers, &body, binding)?;
+    let received = read(message.headers.iter(), &body, binding)?;
     assert_eq!(received.envelope, sealed.envelope);
     assert_eq!(received.envelope_digest, sealed.digest);
     assert_eq!(received.destination_digest, destination);
@@ -136,10 +132,8 @@ fn encoded_headers_are_printable_ascii() {
         payload: &event.payload,
     };
     for binding in [Binding::HTTP, Binding::NATS] {
-        for (name, value) in wire(&source, Serializer::CloudeventsBinary, binding)
-            .unwrap()
-            .headers
-        {
+        let message = wire(&source, Serializer::CloudeventsBinary, binding).unwrap();
+        for (name, value) in message.headers.iter() {
             assert!(
                 value.bytes().all(|b| matches!(b, b' '..=b'~')),
                 "{name}: {value}"
@@ -149,7 +143,7 @@ fn encoded_headers_are_printable_ascii() {
     }
     // Attribute names are lower-case letters and digits, at most 20 of them.
     let plain = wire(&source, Serializer::CloudeventsBinary, Binding::PLAIN).unwrap();
-    for (name, value) in &plain.headers {
+    for (name, value) in plain.headers.iter() {
         if let Some(attribute) = name.strip_prefix("ce-") {
             assert!(attribute.len() <= 20, "{attribute}");
             assert!(
@@ -169,7 +163,7 @@ fn encoded_headers_are_printable_ascii() {
         let plain = wire(&source, serializer, Binding::PLAIN).unwrap();
         for binding in [Binding::HTTP, Binding::NATS, Binding::KAFKA, Binding::AMQP] {
             let direct = wire(&source, serializer, binding).unwrap();
-            let rebound: Vec<_> = plain
+            let rebound: Headers = plain
                 .headers
                 .iter()
                 .map(|(name, value)| rebind(name, value, binding))
@@ -194,10 +188,8 @@ fn structured_mode_keeps_json_byte_for_byte_and_raw_mode_adds_only_an_id() {
         payload: &event.payload,
     };
     let message = wire(&source, Serializer::CloudeventsStructured, Binding::HTTP).unwrap();
-    assert_eq!(
-        message.headers,
-        [("content-type".into(), STRUCTURED.into())]
-    );
+    let headers: Vec<_> = message.headers.iter().collect();
+    assert_eq!(headers, [("content-type", STRUCTURED)]);
     let Body::Made(body) = message.body else {
         panic!("a structured body is made")
     };
@@ -207,11 +199,12 @@ fn structured_mode_keeps_json_byte_for_byte_and_raw_mode_adds_only_an_id() {
 
     let raw = wire(&source, Serializer::Raw, Binding::HTTP).unwrap();
     assert_eq!(raw.body, Body::Payload);
+    let headers: Vec<_> = raw.headers.iter().collect();
     assert_eq!(
-        raw.headers,
+        headers,
         [
-            ("content-type".into(), "application/json".into()),
-            (RAW_ID.into(), "01890a5d-ac96-774b-bcce-b302099a8057".into()),
+            ("content-type", "application/json"),
+            (RAW_ID, "01890a5d-ac96-774b-bcce-b302099a8057"),
         ]
     );
 
@@ -251,11 +244,7 @@ fn a_message_that_was_changed_on_its_way_is_refused() {
         payload: &event.payload,
     };
     let message = wire(&source, Serializer::CloudeventsBinary, Binding::HTTP).unwrap();
-    let given: Vec<(&str, &str)> = message
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_ref(), value.as_ref()))
-        .collect();
+    let given: Vec<_> = message.headers.iter().collect();
     let with = |name: &str, change: Option<&'static str>| {
         let changed = given.iter().filter_map(|&(n, v)| match change {
             _ if n != name => Some((n, v)),

@@ -7,8 +7,12 @@
 -- index of exceptions, which is empty where all is well. An earlier delivery of the key that is
 -- due holds too if this scan does not reach it: below `after` and not in the caller's hands.
 -- The window sums up what the narrow rows know of the payloads, so that events cut off by
--- bytes_max are never read. Order of the answer: none, the caller sorts (wide rows are not spooled
--- through a sort here).
+-- bytes_max are never read.
+--
+-- The answer: one row with what the deliveries say, in parallel arrays and no particular order,
+-- then one row for each event, in no particular order either. The caller joins them by position.
+-- Where the positions are dense, the events are read as one range of the index on position: that
+-- costs a fraction of finding each by its id, even with three of four read for nothing.
 with moment as (select coalesce($8::timestamptz, clock_timestamp()) as at),
 setting as (
     select t.ordering <> 'none' as by_key, t.on_quarantine = 'hold' as quarantine_holds
@@ -46,11 +50,36 @@ due as materialized (
         ))
     order by d.position
     limit $6::bigint
+),
+chosen as materialized (select * from due where bytes <= $7::bigint or n = 1),
+whole as materialized (
+    select count(*) as n, min(position) as first, max(position) as last,
+        max(position) - min(position) < 4 * count(*) as dense,
+        range_agg(int8range(position, position, '[]')) as among,
+        array_agg(position) as positions, array_agg(lane) as lanes, array_agg(key_hash) as key_hashes,
+        array_agg(attempts) as attempts,
+        array_agg((extract(epoch from (select at from moment) - first_attempt_at) * 1000000)::bigint)
+            as first_attempt_ago_us
+    from chosen
 )
-select due.position, due.lane, due.key_hash, due.attempts,
-    (extract(epoch from (select at from moment) - due.first_attempt_at) * 1000000)::bigint as first_attempt_ago_us,
-    e.event_id, e.envelope, e.envelope_digest, e.payload, e.traceparent, e.tracestate, e.headers,
-    e.appended_at, (select count(*) from due) as found
-from due
-join {schema}.events e on e.event_id = due.event_id
-where due.bytes <= $7::bigint or due.n = 1
+select (select count(*) from due) as found,
+    w.positions, w.lanes, w.key_hashes, w.attempts, w.first_attempt_ago_us,
+    null::bigint as position, null::uuid as event_id, null::text as envelope,
+    null::bytea as envelope_digest, null::bytea as payload, null::text as traceparent,
+    null::text as tracestate, null::text as headers, null::timestamptz as appended_at
+from whole w
+union all
+select null, null, null, null, null, null,
+    e.position, e.event_id, e.envelope, e.envelope_digest, e.payload, e.traceparent, e.tracestate,
+    e.headers, e.appended_at
+from {schema}.events e
+where (select dense from whole)
+    and e.position between (select first from whole) and (select last from whole)
+    and (select among from whole) @> e.position
+union all
+select null, null, null, null, null, null,
+    e.position, e.event_id, e.envelope, e.envelope_digest, e.payload, e.traceparent, e.tracestate,
+    e.headers, e.appended_at
+from chosen c
+join {schema}.events e on e.event_id = c.event_id
+where not (select dense from whole)

@@ -91,9 +91,19 @@ impl Connections {
         F: for<'a> FnOnce(&'a mut Client) -> Work<'a, Result<T, E>>,
         E: From<StoreError>,
     {
-        let mut client = self.pool.get().await.map_err(|error| pool_error(&error))?;
-        let done = tokio::time::timeout(self.timeout, work(&mut client)).await;
+        let mut client = self.take().await?;
+        let done = self.in_time(work(&mut client)).await;
         self.unless_late(client, done)
+    }
+
+    /// A connection for a piece of work that borrows what it works on; [`Self::call`] in three
+    /// steps. Nothing may be left half done on it: end with [`Self::unless_late`].
+    pub(crate) async fn take(&self) -> Result<Object, StoreError> {
+        self.pool.get().await.map_err(|error| pool_error(&error))
+    }
+
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
+        tokio::time::timeout(self.timeout, work).await
     }
 
     /// Asks one question in a transaction that only reads.
@@ -103,16 +113,17 @@ impl Connections {
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        let client = self.pool.get().await.map_err(|error| pool_error(&error))?;
+        let client = self.take().await?;
         let mut pipeline = Pipeline::new(bounds);
         let place = pipeline.add(sql, params);
-        let done = tokio::time::timeout(self.timeout, pipeline.run(&client)).await;
+        let done = self.in_time(pipeline.run(&client)).await;
         let done = done.map(|done| done.map_err(|error| error::store(&error)));
         let mut rows = self.unless_late(client, done)?;
         Ok(rows.swap_remove(place))
     }
 
-    fn unless_late<T, E: From<StoreError>>(
+    /// Puts the connection back, or closes it when its work did not end in time.
+    pub(crate) fn unless_late<T, E: From<StoreError>>(
         &self,
         client: Object,
         done: Result<Result<T, E>, Elapsed>,

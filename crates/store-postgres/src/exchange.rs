@@ -1,7 +1,7 @@
 //! The exchange: one pipelined round trip, and the careful way for what that cannot answer.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -11,15 +11,15 @@ use postrider_store::{
     ExchangeError, StoreError,
     dispatch::{Exchange, Exchanged, Fetch, Fetched, Registration, SettledAs, Settlement},
 };
-use tokio_postgres::{Client, Row, Transaction, error::SqlState};
+use tokio_postgres::{Client, Row, Transaction, error::SqlState, types::FromSql};
 use uuid::Uuid;
 
 use crate::{
     PostgresStore,
     client::{Pipeline, begin},
-    error::{self, code, refused},
+    error::{self, code, corrupt, refused},
     param::{Moment, params},
-    read::{self, get},
+    read::{self, EventColumns, get},
     runs::{Runs, multirange},
     settle::{Members, Receipts, Settle},
     sql::Sql,
@@ -30,19 +30,16 @@ impl PostgresStore {
         &self,
         exchange: &Exchange,
     ) -> Result<Exchanged, ExchangeError> {
-        let sql = self.sql.clone();
         let now = self.now_parameter();
-        let exchange = exchange.clone();
-        self.connections
-            .call(move |client| {
-                Box::pin(async move {
-                    match fast(client, &sql, &exchange, now).await? {
-                        Some(exchanged) => Ok(exchanged),
-                        None => careful(client, &sql, &exchange, now).await,
-                    }
-                })
-            })
-            .await
+        let mut client = self.connections.take().await?;
+        let work = async {
+            match fast(&client, &self.sql, exchange, now).await? {
+                Some(exchanged) => Ok(exchanged),
+                None => careful(&mut client, &self.sql, exchange, now).await,
+            }
+        };
+        let done = self.connections.in_time(work).await;
+        self.connections.unless_late(client, done)
     }
 }
 
@@ -226,35 +223,64 @@ fn read_fetch(
 ) -> Result<(), StoreError> {
     let due = due.ok_or_else(|| refused("the destination is not registered"))?;
     exchanged.now = Some(read::time(due, "now")?);
-    let mut found = 0_i64;
-    exchanged.fetched = rows
-        .iter()
-        .map(|row| {
-            found = get(row, "found")?;
-            Ok(Fetched {
-                position: read::position(row, "position")?,
-                lane: read::lane(row)?,
-                key_hash: get(row, "key_hash")?,
-                attempts: read::number(i64::from(get::<i32>(row, "attempts")?), "attempts")?,
-                first_attempt_ago: get::<Option<i64>>(row, "first_attempt_ago_us")?
-                    .map(read::micros),
-                event: Arc::new(read::event(row)?),
-            })
-        })
-        .collect::<Result<_, StoreError>>()?;
-    exchanged
-        .fetched
-        .sort_unstable_by_key(|fetched| fetched.position);
+    let (whole, events): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| {
+        row.try_get::<_, Option<i64>>("found")
+            .is_ok_and(|found| found.is_some())
+    });
+    let [whole] = whole[..] else {
+        return Err(refused("a fetch answered without its deliveries"));
+    };
+    let found: i64 = get(whole, "found")?;
+    exchanged.fetched = read_deliveries(whole, &events)?;
     if get(due, "suspended")? {
         exchanged.exhausted = true;
         return Ok(());
     }
-    let cut_by_bytes = found > i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    let cut_by_bytes = found > i64::try_from(exchanged.fetched.len()).unwrap_or(i64::MAX);
     exchanged.exhausted = found < i64::from(fetch.limit) && !cut_by_bytes;
     if exchanged.exhausted {
         exchanged.next_due = get::<Option<i64>>(due, "due_in_us")?.map(read::micros);
     }
     Ok(())
+}
+
+/// Joins the deliveries of a fetch, given as parallel arrays, with their events, by position.
+fn read_deliveries(whole: &Row, events: &[&Row]) -> Result<Vec<Fetched>, StoreError> {
+    let mut by_position = HashMap::with_capacity(events.len());
+    let columns = EventColumns::of(events.first().copied())?;
+    for row in events {
+        by_position.insert(columns.position(row)?, columns.event(row)?);
+    }
+    let positions = array::<i64>(whole, "positions")?;
+    let lanes = array::<i16>(whole, "lanes")?;
+    let key_hashes = array::<i64>(whole, "key_hashes")?;
+    let attempts = array::<i32>(whole, "attempts")?;
+    let first_attempts = array::<Option<i64>>(whole, "first_attempt_ago_us")?;
+    let rows = positions.into_iter().zip(lanes).zip(key_hashes);
+    let rows = rows.zip(attempts).zip(first_attempts);
+    let mut fetched = rows
+        .map(|((((position, lane), key_hash), attempts), ago)| {
+            let position = Position(position);
+            let event = by_position
+                .remove(&position)
+                .ok_or_else(|| corrupt(format!("delivery {position} without its event")))?;
+            Ok(Fetched {
+                position,
+                lane: read::lane_of(lane)?,
+                key_hash,
+                attempts: read::number(i64::from(attempts), "attempts")?,
+                first_attempt_ago: ago.map(read::micros),
+                event: Arc::new(event),
+            })
+        })
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    fetched.sort_unstable_by_key(|fetched| fetched.position);
+    Ok(fetched)
+}
+
+/// An array column; no elements were aggregated if it is null.
+fn array<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<Vec<T>, StoreError> {
+    get::<Option<Vec<T>>>(row, column).map(Option::unwrap_or_default)
 }
 
 /// The same in steps: looks at each attempt, keeps duplicates, skips what was done before.

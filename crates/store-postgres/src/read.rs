@@ -106,22 +106,76 @@ pub(crate) fn receipt(shared: &str, number: Option<i64>) -> Result<Receipt, Stor
     .map_err(corrupt)
 }
 
+/// One event.
 pub(crate) fn event(row: &Row) -> Result<StoredEvent, StoreError> {
-    let headers: Option<&str> = get(row, "headers")?;
-    let headers = match headers {
-        None => Vec::new(),
-        Some(text) => serde_json::from_str(text)
-            .map_err(|error| corrupt(format!("headers of an event: {error}")))?,
-    };
-    let payload: &[u8] = get(row, "payload")?;
-    Ok(StoredEvent {
-        event_id: event_id(row)?,
-        envelope: get(row, "envelope")?,
-        envelope_digest: jcs_digest(row, "envelope_digest")?,
-        payload: bytes::Bytes::copy_from_slice(payload),
-        traceparent: get(row, "traceparent")?,
-        tracestate: get(row, "tracestate")?,
-        headers,
-        appended_at: time(row, "appended_at")?,
-    })
+    EventColumns::of(Some(row))?.event(row)
+}
+
+/// Where the columns of an event are in the rows of one answer: looked up once, not for each row.
+#[derive(Debug, Default)]
+pub(crate) struct EventColumns {
+    position: Option<usize>,
+    event_id: usize,
+    envelope: usize,
+    envelope_digest: usize,
+    payload: usize,
+    traceparent: usize,
+    tracestate: usize,
+    headers: usize,
+    appended_at: usize,
+}
+
+impl EventColumns {
+    /// `None`: there are no rows, so nothing will be asked.
+    pub(crate) fn of(row: Option<&Row>) -> Result<Self, StoreError> {
+        let Some(row) = row else {
+            return Ok(Self::default());
+        };
+        let find = |name| {
+            row.columns()
+                .iter()
+                .position(|column| column.name() == name)
+        };
+        let place = |name| find(name).ok_or_else(|| corrupt(format!("no column {name}")));
+        Ok(Self {
+            position: find("position"),
+            event_id: place("event_id")?,
+            envelope: place("envelope")?,
+            envelope_digest: place("envelope_digest")?,
+            payload: place("payload")?,
+            traceparent: place("traceparent")?,
+            tracestate: place("tracestate")?,
+            headers: place("headers")?,
+            appended_at: place("appended_at")?,
+        })
+    }
+
+    pub(crate) fn position(&self, row: &Row) -> Result<Position, StoreError> {
+        let place = self.position.ok_or_else(|| corrupt("no column position"))?;
+        at(row, place).map(Position)
+    }
+
+    pub(crate) fn event(&self, row: &Row) -> Result<StoredEvent, StoreError> {
+        let headers: Option<&str> = at(row, self.headers)?;
+        let headers = match headers {
+            None => Vec::new(),
+            Some(text) => serde_json::from_str(text)
+                .map_err(|error| corrupt(format!("headers of an event: {error}")))?,
+        };
+        let payload: &[u8] = at(row, self.payload)?;
+        Ok(StoredEvent {
+            event_id: at::<Uuid>(row, self.event_id).map(EventId)?,
+            envelope: at(row, self.envelope)?,
+            envelope_digest: jcs_of(at(row, self.envelope_digest)?)?,
+            payload: bytes::Bytes::copy_from_slice(payload),
+            traceparent: at(row, self.traceparent)?,
+            tracestate: at(row, self.tracestate)?,
+            headers,
+            appended_at: at::<Moment>(row, self.appended_at)?.0,
+        })
+    }
+}
+
+fn at<'a, T: FromSql<'a>>(row: &'a Row, place: usize) -> Result<T, StoreError> {
+    row.try_get(place).map_err(|error| store(&error))
 }

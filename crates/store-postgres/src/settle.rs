@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postrider_contract::receipt::Packed;
+use postrider_contract::receipt::{Packed, Packer};
 use postrider_core::{AttemptId, Position, outcome::bounded_detail};
 use postrider_store::dispatch::{Registration, SettledAs, Settlement};
 use uuid::Uuid;
@@ -223,6 +223,7 @@ impl Settle {
         let mut seen = BTreeSet::new();
         let mut closed = Vec::new();
         let mut receipts = Vec::new();
+        let mut packer = Packer::default();
         for settlement in settlements {
             let outcomes_before = settle.outcomes.len();
             let closed_before = closed.len();
@@ -233,7 +234,7 @@ impl Settle {
                 match &member.next {
                     SettledAs::Acknowledged(receipt) => {
                         closed.push(member.position);
-                        receipts.push((settlement.attempt, member.position, receipt.pack()));
+                        receipts.push((settlement.attempt, member.position, packer.pack(receipt)));
                     }
                     other @ (SettledAs::Retry { .. }
                     | SettledAs::Unknown { .. }

@@ -59,11 +59,7 @@ fn record(message: &Message) -> Result<Vec<u8>, String> {
     let text = std::str::from_utf8(&message.body).ok();
     let record = Record {
         id: message.event_id.to_string(),
-        headers: message
-            .headers
-            .iter()
-            .map(|(name, value)| (&**name, &**value))
-            .collect(),
+        headers: message.headers.iter().collect(),
         body: text,
         body_base64: text.is_none().then(|| STANDARD.encode(&message.body)),
     };

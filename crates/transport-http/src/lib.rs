@@ -157,7 +157,7 @@ impl Webhook {
             headers.insert(name, value);
             Ok(())
         };
-        for (name, value) in &message.headers {
+        for (name, value) in message.headers.iter() {
             let (name, value) = rebind(name, value, Binding::HTTP);
             insert(&name, &value)?;
         }

@@ -306,9 +306,7 @@ async fn ctr_1_attributes_cross_as_encoded_headers() {
     }
     // A line break never gets this far; if one does, it is encoded and makes no header.
     let mut message = fixture::messages(&destination(), 1).remove(0);
-    message
-        .headers
-        .push(("x-note".to_owned(), "a\r\nX-Evil: 1".to_owned()));
+    message.headers.push("x-note", "a\r\nX-Evil: 1");
     fixture::send_one(&transport, &message, AMPLE).await;
     let seen = receiver.seen().pop().unwrap();
     assert_eq!(seen.header("x-note"), "a%0D%0AX-Evil:%201");

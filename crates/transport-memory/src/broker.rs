@@ -12,7 +12,9 @@ use std::{
 
 use bytes::Bytes;
 use postrider_contract::{
-    Digest, EventId, Receipt, cloudevents::STRUCTURED, destination::Serializer,
+    Digest, EventId, Receipt,
+    cloudevents::{Headers, STRUCTURED},
+    destination::Serializer,
 };
 use postrider_transport::{Message, ProbeStrength, Routing, wire::payload_digest};
 use tokio::sync::oneshot;
@@ -55,7 +57,7 @@ pub struct Stored {
     pub sequence: u64,
     pub event_id: EventId,
     pub partition_key: String,
-    pub headers: Vec<(String, String)>,
+    pub headers: Headers,
     pub body: Bytes,
     pub routing: Routing,
 }
@@ -315,10 +317,7 @@ impl Broker {
             .unwrap_or(usize::MAX)
             .wrapping_sub(1);
         self.state().log.get(index).is_some_and(|stored| {
-            let structured = stored
-                .headers
-                .iter()
-                .any(|(name, value)| name == "content-type" && value == STRUCTURED);
+            let structured = stored.headers.get("content-type") == Some(STRUCTURED);
             let serializer = if structured {
                 Serializer::CloudeventsStructured
             } else {

@@ -34,7 +34,7 @@ fn batch(numbers: &[u128]) -> Batch {
         Arc::new(Message {
             event_id: id(number),
             partition_key: "k".to_owned(),
-            headers: vec![("id".to_owned(), number.to_string())],
+            headers: [("id", number)].into_iter().collect(),
             body: Bytes::from(number.to_string()),
             routing: routing(),
             earlier: None,

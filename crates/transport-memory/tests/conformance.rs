@@ -71,7 +71,11 @@ impl transport::Harness for Harness {
             log.iter()
                 .map(|stored| Received {
                     event_id: stored.event_id.to_string(),
-                    headers: stored.headers.clone(),
+                    headers: stored
+                        .headers
+                        .iter()
+                        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                        .collect(),
                     body: stored.body.to_vec(),
                 })
                 .collect()

@@ -8,6 +8,7 @@ use uuid::fmt::Hyphenated;
 pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
 const EXPECTED_STREAM: &str = "Nats-Expected-Stream";
 const VERSION: &[u8] = b"NATS/1.0\r\n";
+const BETWEEN: &[u8] = b": ";
 const END: &[u8] = b"\r\n";
 
 /// Writes the header block of a message over what `block` holds: what JetStream must know of it,
@@ -15,14 +16,33 @@ const END: &[u8] = b"\r\n";
 pub(crate) fn write(message: &Message, stream: &str, block: &mut Vec<u8>) -> Result<(), Outcome> {
     block.clear();
     block.extend_from_slice(VERSION);
+    lines(message, stream, |name, value| {
+        block.extend_from_slice(name.as_bytes());
+        block.extend_from_slice(BETWEEN);
+        block.extend_from_slice(value.as_bytes());
+        block.extend_from_slice(END);
+    })?;
+    block.extend_from_slice(END);
+    Ok(())
+}
+
+/// The length of what [`write()`] writes.
+pub(crate) fn length(message: &Message, stream: &str) -> Result<usize, Outcome> {
+    let mut length = VERSION.len() + END.len();
+    lines(message, stream, |name, value| {
+        length += name.len() + BETWEEN.len() + value.len() + END.len();
+    })?;
+    Ok(length)
+}
+
+fn lines(message: &Message, stream: &str, mut give: impl FnMut(&str, &str)) -> Result<(), Outcome> {
     let mut id = [0; Hyphenated::LENGTH];
-    line(
-        block,
+    give(
         MESSAGE_ID,
         message.event_id.0.hyphenated().encode_lower(&mut id),
     );
-    line(block, EXPECTED_STREAM, stream);
-    for (name, value) in &message.headers {
+    give(EXPECTED_STREAM, stream);
+    for (name, value) in message.headers.iter() {
         let (name, value) = rebind(name, value, Binding::NATS);
         if name.is_empty()
             || !name
@@ -33,17 +53,9 @@ pub(crate) fn write(message: &Message, stream: &str, block: &mut Vec<u8>) -> Res
             return Err(Outcome::rejected("header_name", &detail));
         }
         // Encoded values hold no line break, whatever the value held.
-        line(block, &name, &value);
+        give(&name, &value);
     }
-    block.extend_from_slice(END);
     Ok(())
-}
-
-fn line(block: &mut Vec<u8>, name: &str, value: &str) {
-    block.extend_from_slice(name.as_bytes());
-    block.extend_from_slice(b": ");
-    block.extend_from_slice(value.as_bytes());
-    block.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]
@@ -60,10 +72,7 @@ mod tests {
                 .parse::<EventId>()
                 .unwrap(),
             partition_key: String::new(),
-            headers: headers
-                .iter()
-                .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-                .collect(),
+            headers: headers.iter().copied().collect(),
             body: Bytes::from_static(b"body"),
             routing: Routing {
                 event_type: "e".into(),
@@ -77,7 +86,9 @@ mod tests {
 
     fn block(headers: &[(&str, &str)]) -> Result<String, Outcome> {
         let mut block = b"what was there before".to_vec();
-        write(&message(headers), "ORDERS", &mut block)?;
+        let message = message(headers);
+        write(&message, "ORDERS", &mut block)?;
+        assert_eq!(length(&message, "ORDERS"), Ok(block.len()));
         Ok(String::from_utf8(block).unwrap())
     }
 

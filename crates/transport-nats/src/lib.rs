@@ -170,11 +170,7 @@ impl JetStream {
         headers: &mut Vec<u8>,
     ) -> Result<String, Outcome> {
         headers::write(message, &self.place.stream, headers)?;
-        let bytes = headers.len() + message.body.len();
-        if bytes > bytes_max {
-            let detail = format!("{bytes} bytes with headers; server and stream take {bytes_max}");
-            return Err(Outcome::rejected("message_too_large", &detail));
-        }
+        check_size(headers.len() + message.body.len(), bytes_max)?;
         self.place.subject.render(&message.routing)
     }
 
@@ -339,8 +335,9 @@ impl Transport for JetStream {
     }
 
     fn check(&self, message: &Message) -> Result<(), Outcome> {
-        let bytes_max = self.dial.facts().message_bytes_max;
-        self.prepare(message, bytes_max, &mut Vec::new()).map(drop)
+        let bytes = headers::length(message, &self.place.stream)? + message.body.len();
+        check_size(bytes, self.dial.facts().message_bytes_max)?;
+        self.place.subject.render(&message.routing).map(drop)
     }
 
     async fn send(&self, batch: Batch, answers: mpsc::UnboundedSender<Answer>) {
@@ -362,6 +359,7 @@ impl Transport for JetStream {
             Ok((turn, Ok(link))) => {
                 give_up.link = Some(Arc::clone(&link));
                 self.publish(&link, &flight, deadline).await;
+                link.flush();
                 drop(turn);
             }
             Ok((_, Err(outcome))) => flight.answer_from(0, &outcome),
@@ -411,6 +409,14 @@ impl fmt::Debug for JetStream {
             .field("dial", &self.dial)
             .finish_non_exhaustive()
     }
+}
+
+fn check_size(bytes: usize, bytes_max: usize) -> Result<(), Outcome> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let detail = format!("{bytes} bytes with headers; server and stream take {bytes_max}");
+    Err(Outcome::rejected("message_too_large", &detail))
 }
 
 fn held() -> Outcome {

@@ -155,16 +155,25 @@ impl Link {
         let permit = match self.shared.window.try_acquire() {
             Ok(permit) => permit,
             // Closed with the connection, which wakes the waiters.
-            Err(_) => match self.shared.window.acquire().await {
-                Ok(permit) => permit,
-                Err(_) => return false,
-            },
+            Err(_) => {
+                // What is waited for may be the answers to what was not written yet.
+                self.flush();
+                match self.shared.window.acquire().await {
+                    Ok(permit) => permit,
+                    Err(_) => return false,
+                }
+            }
         };
         if self.shared.outbox.room().await.is_err() {
             return false;
         }
         permit.forget();
         true
+    }
+
+    /// Has everything written that was handed over.
+    pub(crate) fn flush(&self) {
+        self.shared.outbox.flush();
     }
 
     /// Hands one message to the connection, taking the room that was waited for. From then on the
@@ -232,6 +241,7 @@ impl Link {
             .room()
             .await
             .and_then(|()| self.shared.outbox.publish(&publish));
+        self.flush();
         if asked.is_err() {
             return Err("the connection ended".to_owned());
         }
@@ -246,6 +256,8 @@ impl Link {
     /// Reports what is still unanswered of one batch as unknown, and goes on hoping for late
     /// acknowledgements.
     pub(crate) fn give_up(&self, flight: &Arc<Flight>) {
+        // Not to be left behind: it would go out with whatever is published next.
+        self.flush();
         let waiting = self.shared.ring().take_flight(flight);
         let hopes = waiting
             .iter()

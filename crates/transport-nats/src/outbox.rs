@@ -11,6 +11,9 @@ use tokio::{
 
 /// Bytes that wait before senders must. Enough to keep a socket busy; little to lose.
 const BYTES_MAX: usize = 512 * 1024;
+/// Bytes that are worth a write. A write for each message costs this side, and the server's
+/// reader even more, a system call and a task switch each.
+const WRITE_BYTES: usize = 32 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
@@ -60,7 +63,8 @@ impl Outbox {
         }
     }
 
-    /// Puts in one message; where it starts in all that this connection sends.
+    /// Puts in one message; where it starts in all that this connection sends. It may stay here
+    /// until [`Outbox::flush`].
     pub(crate) fn publish(&self, publish: &Publish<'_>) -> Result<u64, Closed> {
         let Publish {
             subject,
@@ -93,9 +97,17 @@ impl Outbox {
         out.put_slice(headers);
         out.put_slice(body);
         out.put_slice(b"\r\n");
+        let is_much = out.len() >= WRITE_BYTES;
         drop(waiting);
-        self.filled.notify_one();
+        if is_much {
+            self.flush();
+        }
         Ok(start)
+    }
+
+    /// Has everything written that was put in.
+    pub(crate) fn flush(&self) {
+        self.filled.notify_one();
     }
 
     /// Puts in a line of the protocol, such as `PONG`, room or not.

@@ -12,7 +12,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use postrider_contract::{Digest, EventId, Receipt};
+use postrider_contract::{Digest, EventId, Receipt, cloudevents::Headers};
 use postrider_core::Outcome;
 use tokio::sync::mpsc;
 
@@ -26,7 +26,7 @@ pub struct Message {
     pub partition_key: String,
     /// Already in the destination's wire format; names lower-case. Binary mode values are not
     /// percent-encoded here: a transport whose headers need it encodes them.
-    pub headers: Vec<(String, String)>,
+    pub headers: Headers,
     pub body: Bytes,
     /// What the target template may name.
     pub routing: Routing,

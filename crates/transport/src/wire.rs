@@ -63,11 +63,10 @@ pub fn message(
         payload: event.payload,
     };
     let wire = cloudevents::wire(&source, place.destination.serializer, Binding::PLAIN)?;
-    let owned = |(name, value): cloudevents::Header<'_>| (name.into_owned(), value.into_owned());
     Ok(Message {
         event_id: envelope.event_id,
         partition_key: envelope.partition_key.clone(),
-        headers: wire.headers.into_iter().map(owned).collect(),
+        headers: wire.headers,
         body: match wire.body {
             Body::Payload => event.payload.clone(),
             Body::Made(body) => body.into(),

@@ -5,6 +5,17 @@ use std::borrow::Cow;
 /// Headers whose own standards make them ASCII with spaces: written as they are.
 const VERBATIM: [&str; 3] = ["content-type", "traceparent", "tracestate"];
 
+/// Bytes that are written as they are. A table, because every byte of every header is asked about.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte.is_ascii() {
+        plain[byte as usize] = byte.is_ascii_graphic() && byte != b'"' && byte != b'%';
+        byte += 1;
+    }
+    plain
+};
+
 /// Bytes that are not UTF-8 after percent-decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the header value is not UTF-8 after percent-decoding; its sender must encode UTF-8 bytes")]
@@ -15,7 +26,7 @@ pub struct NotUtf8;
 /// through; `content-type`, `traceparent` and `tracestate` stay as they are.
 #[must_use]
 pub fn encode_header<'a>(name: &str, value: &'a str) -> Cow<'a, str> {
-    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'%';
+    let plain = |byte: u8| PLAIN[usize::from(byte)];
     let verbatim = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
     if value.bytes().all(plain) || VERBATIM.contains(&name) && value.bytes().all(verbatim) {
         return Cow::Borrowed(value);

@@ -21,12 +21,17 @@
 //! [`read`]. All extension attributes are strings, numbers too: a CloudEvents integer has 32 bits.
 
 mod header;
+mod headers;
 mod read;
 mod structured;
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
+};
 
 pub use header::{NotUtf8, decode_header, encode_header};
+pub use headers::Headers;
 pub use read::{ReadError, Received, read};
 
 use crate::{Digest, Envelope, destination::Serializer, invalid, media};
@@ -57,8 +62,9 @@ pub type Header<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// A message in its wire format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wire<'a> {
-    pub headers: Vec<Header<'a>>,
+pub struct Wire {
+    /// Names are lower-case.
+    pub headers: Headers,
     pub body: Body,
 }
 
@@ -113,6 +119,14 @@ impl Binding {
         content_type: "content-type",
         percent_encoded: false,
     };
+
+    fn value<'a>(self, name: &str, value: &'a str) -> Cow<'a, str> {
+        if self.percent_encoded {
+            encode_header(name, value)
+        } else {
+            Cow::Borrowed(value)
+        }
+    }
 }
 
 /// Why an event has no such wire format. Sending again changes nothing.
@@ -140,28 +154,28 @@ pub enum Error {
 ///
 /// # Errors
 /// When a receiver could not read the message as what it is.
-pub fn wire<'a>(
-    source: &Source<'a>,
-    serializer: Serializer,
-    binding: Binding,
-) -> Result<Wire<'a>, Error> {
+pub fn wire(source: &Source<'_>, serializer: Serializer, binding: Binding) -> Result<Wire, Error> {
+    /// What the headers of a usual message take.
+    const HEADERS: (usize, usize) = (28, 1_500);
     let content_type = source.envelope.payload.content_type.as_str();
-    let mut headers: Vec<Header<'a>> = Vec::with_capacity(40);
+    let mut headers = Headers::with_capacity(HEADERS.0, HEADERS.1);
     let body = match serializer {
         Serializer::CloudeventsBinary => {
             if looks_structured(content_type) {
                 return Err(Error::LooksStructured(invalid::quote(content_type)));
             }
-            headers.push((binding.content_type.into(), content_type.into()));
-            for (name, value) in attributes(source) {
+            let name = binding.content_type;
+            headers.push(name, binding.value(name, content_type));
+            attributes(source, |name, value| {
                 if name != "datacontenttype" {
-                    headers.push((format!("{}{name}", binding.prefix).into(), value));
+                    // None of these names is one whose values stay as they are.
+                    headers.push_joined(binding.prefix, name, binding.value("", value));
                 }
-            }
+            });
             Body::Payload
         }
         Serializer::CloudeventsStructured => {
-            headers.push(("content-type".into(), STRUCTURED.into()));
+            headers.push("content-type", STRUCTURED);
             Body::Made(structured::write(source)?)
         }
         Serializer::Raw => {
@@ -170,8 +184,8 @@ pub fn wire<'a>(
             } else {
                 binding.content_type
             };
-            headers.push((name.into(), content_type.into()));
-            headers.push((RAW_ID.into(), source.envelope.event_id.to_string().into()));
+            headers.push(name, binding.value(name, content_type));
+            headers.push(RAW_ID, source.envelope.event_id);
             Body::Payload
         }
     };
@@ -181,18 +195,11 @@ pub fn wire<'a>(
     ];
     for (name, value) in trace {
         if let Some(value) = value {
-            headers.push((name.into(), value.into()));
+            headers.push(name, binding.value(name, value));
         }
     }
     for (name, value) in source.headers {
-        headers.push((name.as_str().into(), value.as_str().into()));
-    }
-    if binding.percent_encoded {
-        for (name, value) in &mut headers {
-            if let Cow::Owned(encoded) = encode_header(name, value) {
-                *value = Cow::Owned(encoded);
-            }
-        }
+        headers.push(name, binding.value(name, value));
     }
     Ok(Wire { headers, body })
 }
@@ -200,25 +207,21 @@ pub fn wire<'a>(
 /// A header of [`Binding::PLAIN`] as another binding has it.
 #[must_use]
 pub fn rebind<'a>(name: &'a str, value: &'a str, binding: Binding) -> Header<'a> {
-    let structured = looks_structured(value);
     let name: Cow<'a, str> = match name.strip_prefix(Binding::PLAIN.prefix) {
         Some(attribute) if binding.prefix != Binding::PLAIN.prefix => {
             format!("{}{attribute}", binding.prefix).into()
         }
-        None if name == Binding::PLAIN.content_type && !structured => binding.content_type.into(),
+        None if name == Binding::PLAIN.content_type && !looks_structured(value) => {
+            binding.content_type.into()
+        }
         Some(_) | None => name.into(),
     };
-    let value = if binding.percent_encoded {
-        encode_header(&name, value)
-    } else {
-        value.into()
-    };
+    let value = binding.value(&name, value);
     (name, value)
 }
 
-/// The attributes of an event, in the order of the table above.
-#[must_use]
-pub fn attributes<'a>(source: &Source<'a>) -> Vec<(&'static str, Cow<'a, str>)> {
+/// Gives the attributes of an event, in the order of the table above.
+pub fn attributes(source: &Source<'_>, mut give: impl FnMut(&'static str, &str)) {
     let Source {
         envelope,
         envelope_digest,
@@ -227,73 +230,81 @@ pub fn attributes<'a>(source: &Source<'a>) -> Vec<(&'static str, Cow<'a, str>)> 
         tracestate,
         ..
     } = *source;
-    let mut all: Vec<(&'static str, Cow<'a, str>)> = Vec::with_capacity(26);
-    all.push(("specversion", "1.0".into()));
-    all.push(("id", envelope.event_id.to_string().into()));
-    all.push((
+    give("specversion", "1.0");
+    let mut made = Made::default();
+    give("id", made.of(envelope.event_id));
+    give(
         "source",
-        uri_reference(&envelope.tenant, &envelope.aggregate.kind).into(),
-    ));
-    all.push(("type", envelope.event_type.as_str().into()));
-    all.push(("subject", envelope.aggregate.id.as_str().into()));
-    all.push(("time", envelope.occurred_at.to_string().into()));
-    all.push((
-        "datacontenttype",
-        envelope.payload.content_type.as_str().into(),
-    ));
+        made.of(UriReference(&envelope.tenant, &envelope.aggregate.kind)),
+    );
+    give("type", &envelope.event_type);
+    give("subject", &envelope.aggregate.id);
+    give("time", made.of(envelope.occurred_at));
+    give("datacontenttype", &envelope.payload.content_type);
     if let Some(digest) = &envelope.payload.schema_digest {
-        all.push(("dataschema", format!("{SCHEMA_URN}{digest}").into()));
+        give("dataschema", made.of(format_args!("{SCHEMA_URN}{digest}")));
     }
     if !envelope.partition_key.is_empty() {
-        all.push(("partitionkey", envelope.partition_key.as_str().into()));
+        give("partitionkey", &envelope.partition_key);
     }
-    let mut given = |name, value: Option<&'a str>| {
+    let given = [
+        ("traceparent", traceparent),
+        ("tracestate", tracestate),
+        ("tenant", Some(envelope.tenant.as_str())),
+        ("aggregatetype", Some(&envelope.aggregate.kind)),
+        ("schemaversion", Some(&envelope.schema_version)),
+        ("actor", envelope.actor.as_deref()),
+        ("requestid", envelope.request_id.as_deref()),
+        ("correlationid", envelope.correlation_id.as_deref()),
+        ("causationid", envelope.causation_id.as_deref()),
+        ("operationid", envelope.operation_id.as_deref()),
+    ];
+    for (name, value) in given {
         if let Some(value) = value {
-            all.push((name, value.into()));
+            give(name, value);
         }
-    };
-    given("traceparent", traceparent);
-    given("tracestate", tracestate);
-    given("tenant", Some(&envelope.tenant));
-    given("aggregatetype", Some(&envelope.aggregate.kind));
-    given("schemaversion", Some(&envelope.schema_version));
-    given("actor", envelope.actor.as_deref());
-    given("requestid", envelope.request_id.as_deref());
-    given("correlationid", envelope.correlation_id.as_deref());
-    given("causationid", envelope.causation_id.as_deref());
-    given("operationid", envelope.operation_id.as_deref());
-    if let Some(version) = envelope.aggregate.version {
-        all.push(("aggregateversion", version.to_string().into()));
     }
-    all.push(("generation", envelope.generation.to_string().into()));
-    all.push((
-        "deliverysetversion",
-        envelope.delivery_set.version.to_string().into(),
-    ));
-    all.push((
-        "deliverysetdigest",
-        envelope.delivery_set.digest.to_string().into(),
-    ));
-    all.push(("payloaddigest", envelope.payload.digest.to_string().into()));
-    all.push(("envelopedigest", envelope_digest.to_string().into()));
-    all.push(("destinationdigest", destination_digest.to_string().into()));
-    all
+    if let Some(version) = envelope.aggregate.version {
+        give("aggregateversion", made.of(version));
+    }
+    give("generation", made.of(envelope.generation));
+    give("deliverysetversion", made.of(envelope.delivery_set.version));
+    give("deliverysetdigest", made.of(envelope.delivery_set.digest));
+    give("payloaddigest", made.of(envelope.payload.digest));
+    give("envelopedigest", made.of(envelope_digest));
+    give("destinationdigest", made.of(destination_digest));
+}
+
+/// One text after the other, in the same memory.
+#[derive(Default)]
+struct Made(String);
+
+impl Made {
+    fn of(&mut self, value: impl fmt::Display) -> &str {
+        self.0.clear();
+        write!(self.0, "{value}").expect("text is written to memory");
+        &self.0
+    }
 }
 
 /// `/{tenant}/{aggregate type}`, a relative reference as RFC 3986 has it.
-fn uri_reference(tenant: &str, aggregate_type: &str) -> String {
-    let mut reference = String::with_capacity(tenant.len() + aggregate_type.len() + 2);
-    for segment in [tenant, aggregate_type] {
-        reference.push('/');
-        for byte in segment.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                reference.push(char::from(byte));
-            } else {
-                header::push_percent(&mut reference, byte);
+struct UriReference<'a>(&'a str, &'a str);
+
+impl fmt::Display for UriReference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut reference = String::with_capacity(self.0.len() + self.1.len() + 2);
+        for segment in [self.0, self.1] {
+            reference.push('/');
+            for byte in segment.bytes() {
+                if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                    reference.push(char::from(byte));
+                } else {
+                    header::push_percent(&mut reference, byte);
+                }
             }
         }
+        f.write_str(&reference)
     }
-    reference
 }
 
 /// Whether the payload is embedded as JSON in structured mode.

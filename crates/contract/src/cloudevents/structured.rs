@@ -23,9 +23,11 @@ pub(super) fn write(source: &Source<'_>) -> Result<Vec<u8>, Error> {
     };
     let written = (|| {
         let mut object = serde::Serializer::serialize_map(&mut writer, None)?;
-        for (name, value) in attributes(source) {
-            object.serialize_entry(name, &value)?;
-        }
+        let mut failed = None;
+        attributes(source, |name, value| {
+            failed = failed.take().or(object.serialize_entry(name, value).err());
+        });
+        failed.map_or(Ok(()), Err)?;
         match text.map(serde_json::from_str::<&RawValue>).transpose()? {
             Some(data) => object.serialize_entry("data", data)?,
             None => object.serialize_entry("data_base64", &Base64(source.payload))?,
