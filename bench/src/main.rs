@@ -6,6 +6,7 @@
 
 mod drain;
 mod limit;
+mod poison;
 mod setup;
 mod worker;
 
@@ -27,6 +28,8 @@ struct Cli {
 enum Command {
     /// Drains a backlog from Postgres to a JetStream file stream: the limit, then the relay.
     Drain(drain::Args),
+    /// Drains the same backlog without and with keys whose first event is refused.
+    Poison(poison::Args),
     /// Runs one relay between a Postgres and a JetStream server, until it is told to stop or has
     /// nothing left to do. The other commands, and tests, run it as a process of its own.
     Relay(worker::Args),
@@ -42,6 +45,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = runtime.enable_all().build()?;
     match Cli::parse().command {
         Command::Drain(args) => runtime.block_on(drain::run(&args)),
+        Command::Poison(args) => runtime.block_on(poison::run(&args)),
         Command::Relay(args) => runtime.block_on(worker::run(args)),
     }
 }
