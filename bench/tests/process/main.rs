@@ -5,7 +5,6 @@
 mod setup;
 
 mod killed;
-mod late;
 mod outage;
 mod paused;
 mod poisoned;

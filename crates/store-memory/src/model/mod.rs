@@ -8,6 +8,7 @@ mod append;
 mod control;
 mod evidence;
 mod exchange;
+pub mod facts;
 mod fetch;
 mod inspect;
 mod people;

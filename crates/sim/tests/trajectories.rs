@@ -1,0 +1,42 @@
+//! Trajectories that found something once, the same seed twice, and a sample of fresh seeds.
+
+use postrider_sim::{Outcome, run};
+
+fn check(seed: u64) -> Outcome {
+    let outcome = run(seed, false);
+    if let Some(violation) = &outcome.violation {
+        panic!(
+            "seed {seed}: {violation}\nreplay it: cargo run -p postrider-sim -- run --seed {seed} --trace"
+        );
+    }
+    outcome
+}
+
+#[test]
+fn the_same_seed_gives_the_same_story_to_the_byte() {
+    for seed in 0..60 {
+        let (first, second) = (run(seed, true), run(seed, true));
+        assert!(!first.story.is_empty());
+        assert_eq!(first.story, second.story, "seed {seed}");
+        assert_eq!(first.coverage, second.coverage, "seed {seed}");
+        let untold = run(seed, false);
+        assert_eq!(
+            first.coverage, untold.coverage,
+            "seed {seed}: telling it changes nothing"
+        );
+    }
+}
+
+#[test]
+fn seeds_that_found_something_once() {
+    /// A session that had ended span without a pause while its last evidence was under way.
+    const SPINNING: u64 = 148;
+    check(SPINNING);
+}
+
+#[test]
+fn a_thousand_seeds_keep_every_promise() {
+    for seed in 0..1_000 {
+        check(seed);
+    }
+}
