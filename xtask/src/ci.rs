@@ -29,6 +29,7 @@ pub(crate) fn run_all() -> Result<ExitCode> {
         run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     step("dependencies", dependencies)?;
+    step("simulator", simulator)?;
     let mut code = ExitCode::SUCCESS;
     step("test", || {
         code = test::run(&[])?;
@@ -49,6 +50,29 @@ pub(crate) fn fix() -> Result<()> {
         .args(arguments)
         .args(["--allow-dirty", "--allow-staged"]))?;
     run(cargo()?.args(["fmt", "--all"]))
+}
+
+/// Fresh seeds for each commit, and every deliberate bug of the mutation table.
+fn simulator() -> Result<()> {
+    /// About a minute on two cores.
+    const TRAJECTORIES: &str = "50000";
+    let mut head = Command::new("git");
+    let head = read(
+        head.args(["rev-parse", "HEAD"])
+            .current_dir(workspace::root()?),
+    )?;
+    let simulator = ["run", "--package", "postrider-sim", "--locked", "--quiet"];
+    run(cargo()?
+        .args(simulator)
+        .args(["--", "gate", "--trajectories", TRAJECTORIES])
+        .args(["--from", head.trim()]))?;
+    run(cargo()?
+        .args(simulator)
+        .args(["--features", "mutations", "--", "mutations"]))?;
+    let shrinking = ["test", "--package", "postrider-sim", "--locked", "--quiet"];
+    run(cargo()?
+        .args(shrinking)
+        .args(["--features", "mutations", "--test", "mutations"]))
 }
 
 /// Licences, sources and duplicates of what we depend on. Advisories need a database that not

@@ -28,6 +28,11 @@ use clap::Parser;
 
 use fault::{Exit, Failure, Fault, Outcome};
 
+const _: () = assert!(
+    !postrider_core::mutation::COMPILED_IN,
+    "the feature `mutations` holds deliberate bugs for the simulator; this program must not have it"
+);
+
 /// The relay makes and frees many small values on one thread and another, which the system's
 /// allocator is slow at.
 #[global_allocator]

@@ -8,7 +8,11 @@ use postrider_contract::{
 };
 use rand::Rng;
 
-use crate::{Class, Outcome, backoff::Backoff};
+use crate::{
+    Class, Outcome,
+    backoff::Backoff,
+    mutation::{self, Mutation},
+};
 
 /// The stored state of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,21 +144,23 @@ pub fn next(
             Class::Outage => {
                 let delay = retry_after.unwrap_or(Duration::ZERO);
                 Next::Retry {
-                    attempts,
+                    attempts: attempts + u32::from(mutation::on(Mutation::OutageCharged)),
                     delay,
                     code,
                     detail,
                 }
             }
             Class::Held => Next::Retry {
-                attempts,
+                attempts: attempts + u32::from(mutation::on(Mutation::HeldCharged)),
                 delay: Duration::ZERO,
                 code,
                 detail,
             },
             Class::Refusal => {
                 let attempts = attempts.saturating_add(1);
-                if policy.attempts_max.is_some_and(|max| attempts >= max) {
+                if policy.attempts_max.is_some_and(|max| attempts >= max)
+                    && !mutation::on(Mutation::BudgetIgnored)
+                {
                     Next::Quarantine {
                         attempts,
                         code,
@@ -264,9 +270,14 @@ fn unknown(
     policy: &Policy,
     rng: &mut impl Rng,
 ) -> Next {
-    match policy.on_unknown {
+    let on_unknown = if mutation::on(Mutation::UnknownResent) {
+        OnUnknown::Resend
+    } else {
+        policy.on_unknown
+    };
+    match on_unknown {
         OnUnknown::Resend => Next::Retry {
-            attempts,
+            attempts: attempts + u32::from(mutation::on(Mutation::UnknownCharged)),
             delay: policy.backoff.delay(1, rng),
             code,
             detail,

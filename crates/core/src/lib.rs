@@ -11,6 +11,7 @@ pub mod dispatcher;
 pub mod exchange;
 pub mod id;
 pub mod lanes;
+pub mod mutation;
 pub mod outcome;
 pub mod session;
 pub mod time;

@@ -3,12 +3,16 @@
 
 mod coverage;
 mod fault;
+mod gate;
 mod invariants;
 mod life;
+#[cfg(feature = "mutations")]
+pub mod mutations;
 mod oracle;
 mod panics;
 mod plan;
 mod random;
+mod shrink;
 mod snapshot;
 mod store;
 mod trajectory;
@@ -18,5 +22,7 @@ mod world;
 
 pub use coverage::{Coverage, Happening};
 pub use fault::Fault;
+pub use gate::{Report, gate};
 pub use oracle::Violation;
+pub use shrink::{Shrunk, shrink};
 pub use trajectory::{Outcome, faults, run, run_faults};

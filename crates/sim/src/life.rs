@@ -80,9 +80,14 @@ impl Life {
 
     /// Dies here. Never returns.
     pub(crate) async fn crash(&self) {
+        self.kill();
+        pending().await
+    }
+
+    /// Nothing of it reaches the world any more.
+    pub(crate) fn kill(&self) {
         self.set_halt(Halt::Crashed);
         self.interrupt.notify_one();
-        pending().await
     }
 
     /// Sleeps here, as a stopped process does.
@@ -247,7 +252,7 @@ fn settings(plan: &Plan, id: LifeId) -> Settings {
     settings.breaker = Plan::backoff();
     settings.poll_max = Duration::from_millis(500);
     settings.poll_max_with_doorbell = Duration::from_secs(1);
-    settings.rescan = Duration::from_millis(100);
+    settings.rescan = Duration::from_millis(plan.rescan);
     settings.exclusive = plan.exclusive;
     settings.seed = Some(life_seed(plan.seed, id.worker, id.life));
     settings

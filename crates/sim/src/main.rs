@@ -2,10 +2,10 @@
 
 #![expect(clippy::print_stdout, reason = "its output is its product")]
 
-use std::{process::ExitCode, time::Instant};
+use std::{process::ExitCode, thread::available_parallelism};
 
 use clap::Parser;
-use postrider_sim::{Coverage, run};
+use postrider_sim::{Fault, Shrunk, faults, gate, run_faults, shrink};
 
 /// The relay that ships, in a simulated world.
 #[derive(Debug, Parser)]
@@ -17,58 +17,213 @@ enum Arguments {
         /// Tells the whole story.
         #[arg(long)]
         trace: bool,
+        /// Only these of its faults, by their place in the list; empty for none.
+        #[arg(long, value_delimiter = ',')]
+        faults: Option<Vec<usize>>,
     },
-    /// Runs many, and fails if any promise is broken.
+    /// Runs many, and fails if a promise is broken or something never happened.
     Gate {
-        #[arg(long)]
+        #[arg(long, default_value_t = 1_000_000)]
         trajectories: u64,
-        /// The first seed.
-        #[arg(long, default_value_t = 0)]
+        /// The first seed: a number, or the hash of a commit.
+        #[arg(long, default_value = "0", value_parser = first_seed)]
         from: u64,
+        #[arg(long)]
+        threads: Option<usize>,
     },
+    /// Makes the fault list of a failing seed as short as it goes.
+    Shrink {
+        #[arg(long)]
+        seed: u64,
+        /// With this deliberate bug.
+        #[cfg(feature = "mutations")]
+        #[arg(long)]
+        mutation: Option<String>,
+    },
+    /// Shows that each deliberate bug is seen.
+    #[cfg(feature = "mutations")]
+    Mutations {
+        #[arg(long, default_value_t = 20_000)]
+        seeds_max: u64,
+    },
+}
+
+/// A commit's hash gives fresh seeds to each commit, and the same ones to whoever looks again.
+fn first_seed(text: &str) -> Result<u64, String> {
+    if text.len() >= 40 {
+        let head = text.get(..12).unwrap_or(text);
+        return u64::from_str_radix(head, 16).map_err(|error| error.to_string());
+    }
+    text.parse::<u64>().map_err(|error| error.to_string())
+}
+
+fn threads() -> usize {
+    available_parallelism().map_or(1, usize::from)
 }
 
 fn main() -> ExitCode {
     match Arguments::parse() {
-        Arguments::Run { seed, trace } => one(seed, trace),
-        Arguments::Gate { trajectories, from } => gate(from, trajectories),
+        Arguments::Run {
+            seed,
+            trace,
+            faults,
+        } => one(seed, trace, faults),
+        Arguments::Gate {
+            trajectories,
+            from,
+            threads: given,
+        } => {
+            let report = gate(from, trajectories, given.unwrap_or_else(threads));
+            println!("{report}");
+            if let Some(seed) = report.broken.keys().next() {
+                println!("replay it: {}", replay(*seed, None));
+            }
+            exit(report.passes())
+        }
+        Arguments::Shrink {
+            seed,
+            #[cfg(feature = "mutations")]
+            mutation,
+        } => {
+            #[cfg(feature = "mutations")]
+            if let Some(name) = mutation {
+                return with_mutation::shrink(seed, &name);
+            }
+            shrunk(seed)
+        }
+        #[cfg(feature = "mutations")]
+        Arguments::Mutations { seeds_max } => with_mutation::table(seeds_max),
     }
 }
 
-fn one(seed: u64, trace: bool) -> ExitCode {
-    let outcome = run(seed, trace);
-    for line in &outcome.story {
-        println!("{line}");
-    }
-    match outcome.violation {
-        None => ExitCode::SUCCESS,
-        Some(violation) => {
-            println!("seed {seed}: {violation}");
-            println!("replay it: cargo run -p postrider-sim -- run --seed {seed} --trace");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn gate(from: u64, trajectories: u64) -> ExitCode {
-    let start = Instant::now();
-    let mut total = Coverage::default();
-    let mut broken = 0;
-    for seed in from..from + trajectories {
-        let outcome = run(seed, false);
-        total.add(&outcome.coverage);
-        if let Some(violation) = outcome.violation {
-            broken += 1;
-            println!("seed {seed}: {violation}");
-        }
-    }
-    let took = start.elapsed();
-    println!("{total:#?}");
-    println!("unreached: {:?}", total.unreached());
-    println!("{trajectories} trajectories in {took:?}, {broken} broken");
-    if broken == 0 {
+fn exit(good: bool) -> ExitCode {
+    if good {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+fn replay(seed: u64, kept: Option<&[usize]>) -> String {
+    let faults = kept.map_or_else(String::new, |kept| {
+        let places: Vec<String> = kept.iter().map(ToString::to_string).collect();
+        format!(" --faults {}", places.join(","))
+    });
+    format!("cargo run -p postrider-sim -- run --seed {seed}{faults} --trace")
+}
+
+fn chosen(seed: u64, kept: &[usize]) -> Vec<Fault> {
+    let all = faults(seed);
+    kept.iter()
+        .filter_map(|index| all.get(*index))
+        .copied()
+        .collect()
+}
+
+fn one(seed: u64, trace: bool, kept: Option<Vec<usize>>) -> ExitCode {
+    let kept = kept.unwrap_or_else(|| (0..faults(seed).len()).collect());
+    if trace {
+        tell_faults(seed, &kept);
+    }
+    let outcome = run_faults(seed, &chosen(seed, &kept), trace);
+    for line in &outcome.story {
+        println!("{line}");
+    }
+    if let Some(violation) = &outcome.violation {
+        println!("seed {seed}: {violation}");
+        println!("replay it: {}", replay(seed, Some(&kept)));
+    }
+    exit(outcome.violation.is_none())
+}
+
+fn tell_faults(seed: u64, kept: &[usize]) {
+    for (index, fault) in faults(seed).iter().enumerate() {
+        let word = if kept.contains(&index) {
+            "fault"
+        } else {
+            "left out"
+        };
+        println!("{word} {index}: {fault}");
+    }
+}
+
+fn shrunk(seed: u64) -> ExitCode {
+    let Some(Shrunk { kept, violation }) = shrink(seed) else {
+        println!("seed {seed} breaks nothing");
+        return ExitCode::SUCCESS;
+    };
+    tell_faults(seed, &kept);
+    for line in &run_faults(seed, &chosen(seed, &kept), true).story {
+        println!("{line}");
+    }
+    println!("seed {seed}: {violation}");
+    println!("replay it: {}", replay(seed, Some(&kept)));
+    ExitCode::FAILURE
+}
+
+#[cfg(feature = "mutations")]
+mod with_mutation {
+    use std::{
+        process::ExitCode,
+        sync::{
+            Mutex, PoisonError,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use postrider_core::mutation::Mutation;
+    use postrider_sim::mutations::{Line, hunt, shrink_with, story_with};
+
+    pub(super) fn shrink(seed: u64, name: &str) -> ExitCode {
+        let named = |mutation: &&Mutation| format!("{mutation:?}") == name;
+        let Some(mutation) = Mutation::ALL.iter().find(named).copied() else {
+            println!("there is no mutation {name}; they are {:?}", Mutation::ALL);
+            return ExitCode::FAILURE;
+        };
+        let Some(shrunk) = shrink_with(mutation, seed) else {
+            println!("seed {seed} does not see {mutation:?}");
+            return ExitCode::FAILURE;
+        };
+        super::tell_faults(seed, &shrunk.kept);
+        for line in &story_with(mutation, seed, &shrunk.kept) {
+            println!("{line}");
+        }
+        println!("seed {seed} with {mutation:?}: {}", shrunk.violation);
+        ExitCode::SUCCESS
+    }
+
+    pub(super) fn table(seeds_max: u64) -> ExitCode {
+        let next = AtomicUsize::new(0);
+        let lines: Mutex<Vec<Line>> = Mutex::default();
+        std::thread::scope(|scope| {
+            for _ in 0..super::threads() {
+                scope.spawn(|| {
+                    while let Some(mutation) =
+                        Mutation::ALL.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
+                        let line = hunt(*mutation, seeds_max);
+                        lines
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(line);
+                    }
+                });
+            }
+        });
+        let mut lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
+        lines.sort_by_key(|line| line.mutation);
+        for line in &lines {
+            let name = format!("{:?}", line.mutation);
+            match &line.caught {
+                Some((seed, violation)) => println!(
+                    "{name:<24} {:<24} after {:>5} seeds: {}",
+                    violation.invariant,
+                    seed + 1,
+                    violation.detail
+                ),
+                None => println!("{name:<24} NOT CAUGHT in {seeds_max} seeds"),
+            }
+        }
+        super::exit(lines.iter().all(|line| line.caught.is_some()))
     }
 }

@@ -25,6 +25,11 @@ pub(crate) fn listen() {
     LAST.set(None);
 }
 
+/// From here on, they are printed again.
+pub(crate) fn ignore() {
+    LISTENING.set(false);
+}
+
 /// The last panic since it was asked for.
 pub(crate) fn take() -> Option<String> {
     LAST.take()

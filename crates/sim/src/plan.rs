@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) appends: Vec<Append>,
     /// Chance in percent that a call or a message takes time.
     pub(crate) slow: u64,
+    /// Least milliseconds between two reads from the front of a queue that is not empty.
+    pub(crate) rescan: u64,
 }
 
 /// A destination and the broker behind it.
@@ -115,6 +117,7 @@ impl Plan {
             exclusive: draw.percent(8),
             appends,
             slow: draw.pick(&[0, 10, 30, 60]),
+            rescan: draw.pick(&[100, 100, 600]),
         }
     }
 
@@ -203,6 +206,20 @@ fn append(seed: u64, draw: &mut Draw, keys: u64, event: &mut u64) -> Append {
         _ => End::RollBackAt(at + draw.skewed(1, 1_500)),
     };
     Append { at, events, end }
+}
+
+/// One more event behind an earlier one of its key, which a person has just replayed.
+pub(crate) fn behind(seed: u64, earlier: &Planned, number: u64) -> Append {
+    /// Past the numbers of those that were planned.
+    const FIRST: u64 = 1_000;
+    Append {
+        at: 0,
+        events: vec![Planned {
+            id: event_id(seed, FIRST + number),
+            ..earlier.clone()
+        }],
+        end: End::Commit,
+    }
 }
 
 fn event_id(seed: u64, number: u64) -> EventId {

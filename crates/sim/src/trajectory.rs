@@ -7,6 +7,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -24,9 +25,9 @@ use crate::{
     life::{Halt, Running},
     oracle::{Ended, Request, UNKNOWN_CODES, Violation},
     panics,
-    plan::{CHAOS_MS, End, Plan, foreign_id},
+    plan::{Append, CHAOS_MS, End, Plan, behind, foreign_id},
     random::Draw,
-    truth::{Committed, LifeId},
+    truth::{Committed, Key, LifeId},
     world::{World, destination_id},
 };
 
@@ -68,10 +69,24 @@ pub fn faults(seed: u64) -> Vec<Fault> {
 
 fn run_with(plan: Plan, faults: &[Fault], tell: bool) -> Outcome {
     panics::listen();
-    let mut trajectory = Trajectory::new(plan, faults, tell);
-    trajectory.chaos();
-    trajectory.heal();
-    trajectory.end()
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let mut trajectory = Trajectory::new(plan, faults, tell);
+        trajectory.chaos();
+        trajectory.heal();
+        trajectory.end()
+    }));
+    panics::ignore();
+    ran.unwrap_or_else(|_| Outcome {
+        violation: Some(Violation {
+            invariant: "no panic",
+            detail: panics::take().unwrap_or_default(),
+            at: 0,
+        }),
+        coverage: Coverage::default(),
+        story: Vec::new(),
+        events: 0,
+        lasted: 0,
+    })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,13 +113,13 @@ struct Trajectory {
     /// By time in microseconds, then in the order in which they were planned.
     timeline: BTreeMap<(u64, u64), Action>,
     planned: u64,
-    open: BTreeMap<usize, Transaction>,
+    open: BTreeMap<usize, (Append, Transaction)>,
     changed: bool,
     quanta: Draw,
     /// The end of the quantum under way.
     boundary: u64,
     meters: Arc<Meters>,
-    /// Whom nobody ever asked to stop is restarted after each end.
+    /// Committed so far.
     events: u64,
 }
 
@@ -275,10 +290,13 @@ impl Trajectory {
         match action {
             Action::Start(worker) => self.start(worker),
             Action::Wake(worker) => self.wake(worker),
-            Action::Append(index) => self.append(index),
+            Action::Append(index) => {
+                let append = self.world.plan.appends[index].clone();
+                self.append(index, append);
+            }
             Action::EndAppend(index) => {
-                if let Some(transaction) = self.open.remove(&index) {
-                    self.finish(index, transaction);
+                if let Some((append, transaction)) = self.open.remove(&index) {
+                    self.finish(&append, transaction);
                 }
             }
             Action::Change => {
@@ -322,9 +340,8 @@ impl Trajectory {
         applied.expect("the plan is consistent");
     }
 
-    fn append(&mut self, index: usize) {
+    fn append(&mut self, index: usize, append: Append) {
         let transaction = self.world.store.begin();
-        let append = &self.world.plan.appends[index];
         let events: Vec<_> = append
             .events
             .iter()
@@ -359,7 +376,7 @@ impl Trajectory {
         let end = append.end;
         match end {
             End::Commit | End::CommitTwice => {
-                self.finish(index, transaction);
+                self.finish(&append, transaction);
                 if end == End::CommitTwice {
                     let again = self.world.store.append(events);
                     let answers = self.world.call(None, Request::Append, again);
@@ -373,15 +390,14 @@ impl Trajectory {
                 }
             }
             End::CommitAt(at) | End::RollBackAt(at) => {
-                self.open.insert(index, transaction);
+                self.open.insert(index, (append, transaction));
                 self.at(at * 1000, Action::EndAppend(index));
             }
         }
     }
 
     /// Commits or rolls back.
-    fn finish(&mut self, index: usize, transaction: Transaction) {
-        let append = &self.world.plan.appends[index];
+    fn finish(&mut self, append: &Append, transaction: Transaction) {
         let ids: Vec<EventId> = append.events.iter().map(|planned| planned.id).collect();
         if let End::RollBackAt(_) = append.end {
             transaction.roll_back();
@@ -467,7 +483,10 @@ impl Trajectory {
             Timed::Release(place) => {
                 self.world.brokers[place].release_all();
             }
-            Timed::Replay => self.replay(),
+            Timed::Replay => {
+                let replayed = self.replay();
+                self.append_behind(&replayed);
+            }
             Timed::Resume => self.resume_destinations(),
             Timed::Forge(forged) => self.forge(forged),
             Timed::Corrupt(nth) => {
@@ -504,8 +523,8 @@ impl Trajectory {
         }
     }
 
-    fn replay(&mut self) {
-        let quarantined: Vec<_> = self.world.store.inspect(|model| {
+    fn replay(&mut self) -> Vec<Key> {
+        let quarantined: Vec<Key> = self.world.store.inspect(|model| {
             model
                 .open_facts()
                 .filter(|open| open.state == State::Quarantined)
@@ -513,14 +532,35 @@ impl Trajectory {
                 .collect()
         });
         if quarantined.is_empty() {
-            return;
+            return quarantined;
         }
-        self.world.state().oracle.truth.replayed.extend(quarantined);
+        let again = quarantined.iter().copied();
+        self.world.state().oracle.truth.replayed.extend(again);
         let selection = ReplaySelection::default();
         let audit = audit("replay");
         let replay = self.world.store.replay(&selection, 1_000, &audit);
         let replayed = self.world.call(None, Request::Replay, replay);
         replayed.expect("the memory store does it");
+        quarantined
+    }
+
+    /// The application goes on with a key right after a person has let it go on.
+    fn append_behind(&mut self, replayed: &[Key]) {
+        let Some((_, position)) = replayed.first() else {
+            return;
+        };
+        let plan = &self.world.plan;
+        let id = {
+            let state = self.world.state();
+            let committed = &state.oracle.truth.committed;
+            committed.get(position).map(|event| event.id)
+        };
+        let mut planned = plan.appends.iter().flat_map(|append| &append.events);
+        if let Some(earlier) = planned.find(|planned| Some(planned.id) == id) {
+            let append = behind(plan.seed, earlier, self.planned);
+            self.planned += 1;
+            self.append(usize::MAX, append);
+        }
     }
 
     fn resume_destinations(&mut self) {

@@ -59,6 +59,8 @@ pub(crate) struct State {
     /// Events that are read otherwise than written.
     pub(crate) corrupt: BTreeSet<Position>,
     logs_read: Vec<usize>,
+    /// How many calls were made at this time.
+    calls_at: (u64, u32),
     pub(crate) healing: bool,
     pub(crate) oracle: Oracle,
     pub(crate) coverage: Coverage,
@@ -106,6 +108,7 @@ impl World {
                 kept_back: 0,
                 corrupt: BTreeSet::new(),
                 logs_read: vec![0; brokers.len()],
+                calls_at: (0, 0),
                 healing: false,
                 oracle: Oracle::new(),
                 coverage: Coverage::default(),
@@ -153,6 +156,7 @@ impl World {
         let result = run
             .now_or_never()
             .expect("the memory store answers at once");
+        self.count_call(by);
         let call = Call {
             request,
             done: result.is_ok(),
@@ -166,12 +170,25 @@ impl World {
         result
     }
 
-    pub(crate) fn watch(
-        &self,
-        by: Option<&Life>,
-        call: &Call<'_>,
-        outcome: impl FnOnce() -> String,
-    ) {
+    /// A worker that calls again and again while no time passes will never stop.
+    fn count_call(&self, by: Option<&Life>) {
+        const AT_ONE_TIME_MAX: u32 = 2_000;
+        let mut state = self.state();
+        if state.calls_at.0 != state.now {
+            state.calls_at = (state.now, 0);
+        }
+        state.calls_at.1 += 1;
+        if state.calls_at.1 == AT_ONE_TIME_MAX {
+            let at = state.now / 1000;
+            let detail = format!("{AT_ONE_TIME_MAX} calls while no time passed");
+            state.oracle.break_with(at, "no spinning", detail);
+            if let Some(life) = by {
+                life.kill();
+            }
+        }
+    }
+
+    fn watch(&self, by: Option<&Life>, call: &Call<'_>, outcome: impl FnOnce() -> String) {
         let mut guard = self.state();
         let state = &mut *guard;
         let at = state.now / 1000;

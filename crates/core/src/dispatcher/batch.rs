@@ -10,6 +10,7 @@ use crate::{
     breaker::Cause,
     delivery::{self, Event, Next, State},
     exchange::{Settled, SettledAs, Settlement},
+    mutation::{self, Mutation},
 };
 
 use super::{Candidate, Config};
@@ -161,7 +162,16 @@ impl<E> Batch<E> {
         let mut settled = Vec::with_capacity(self.members.len());
         let mut soonest_retry: Option<Duration> = None;
         for (member, answer) in self.members.iter().zip(self.answers) {
-            let outcome = answer.expect("every member is answered before the batch is finished");
+            let mut outcome =
+                answer.expect("every member is answered before the batch is finished");
+            if mutation::on(Mutation::UnknownTakenAsSuccess)
+                && matches!(outcome, Outcome::Unknown { .. })
+            {
+                outcome = Outcome::Acknowledged(Receipt::Handler {
+                    handler: "nobody".to_owned(),
+                    sequence: 1,
+                });
+            }
             let next = delivery::next(
                 State::Pending,
                 member.attempts,

@@ -38,6 +38,7 @@ use crate::{
     breaker::{self, Admission, Breaker},
     delivery::Policy,
     exchange::{Exchange, Suspend, Unfit},
+    mutation::{self, Mutation},
 };
 
 use batch::{Batch, Finished};
@@ -492,6 +493,9 @@ impl<E> Dispatcher<E> {
         for members in members {
             busy.extend(members.iter().map(|member| member.lane));
         }
+        if mutation::on(Mutation::LanesNotDrained) {
+            busy.clear();
+        }
         let drained: BTreeSet<Lane> = self.draining.difference(&busy).copied().collect();
         if !drained.is_empty() {
             self.draining.retain(|lane| !drained.contains(lane));
@@ -512,7 +516,9 @@ impl<E> Dispatcher<E> {
             Admission::One | Admission::NothingUntil(_) => false,
         };
         let may_go = allowed && !self.stopping && !self.suspended() && !batch.all_answered();
-        if may_go && now + self.config.send_needs > self.lease_until {
+        let covered = now + self.config.send_needs <= self.lease_until
+            || mutation::on(Mutation::LeaseNotCovering);
+        if may_go && !covered {
             // The next heartbeat brings more lease, or the session ends.
             return;
         }
@@ -588,6 +594,9 @@ impl<E> Dispatcher<E> {
         let Outcome::Acknowledged(receipt) = outcome else {
             return;
         };
+        if mutation::on(Mutation::LateAcksDropped) {
+            return;
+        }
         let Some((_, members)) = self.late.iter().find(|(late, _)| *late == attempt) else {
             return;
         };
@@ -639,7 +648,7 @@ impl<E> Dispatcher<E> {
 
     /// Nothing of these keys that was fetched already may go before what failed.
     fn hold_keys(&mut self, keys: &BTreeSet<i64>) {
-        if keys.is_empty() {
+        if keys.is_empty() || mutation::on(Mutation::RetryOvertaken) {
             return;
         }
         self.buffer.drop_keys(keys);
@@ -661,6 +670,11 @@ impl<E> Dispatcher<E> {
         self.fenced = true;
         self.buffer.clear();
         self.ready = None;
+        if mutation::on(Mutation::EvidenceDroppedAtFence) {
+            self.pending = None;
+            self.finished.clear();
+            self.sending.clear();
+        }
         if let Some(pending) = self.pending.take() {
             for (settlement, members) in pending.exchange.settle.iter().zip(&pending.settling) {
                 self.evidence.add_all(members, settlement);

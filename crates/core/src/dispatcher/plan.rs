@@ -1,11 +1,12 @@
 //! What the next exchange is to contain, and what its answer means.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
     Instant, Position,
     breaker::Admission,
     exchange::{Exchange, Fetch, Registration, Unfit},
+    mutation::{self, Mutation},
 };
 
 use super::{Batch, Command, Dispatcher, Pending, Reply, STORE_BACKOFF};
@@ -49,6 +50,15 @@ impl<E> Dispatcher<E> {
                 .collect(),
             fetch,
         });
+        if mutation::on(Mutation::SentBeforeRegistered)
+            && let Some(batch) = &registering
+        {
+            self.commands.push_back(Command::Send {
+                attempt: batch.attempt,
+                members: Arc::clone(&batch.members),
+                skip: BTreeSet::new(),
+            });
+        }
         self.commands
             .push_back(Command::Exchange(Arc::clone(&exchange)));
         self.pending = Some(Pending {
@@ -137,7 +147,8 @@ impl<E> Dispatcher<E> {
         }
         // Where one of a key may be in flight, a read passes over the rest of that key; only a
         // read from the front is sure to come back for it in order.
-        if self.scan.from_front || now >= self.scan.rescan_at || self.config.one_per_key {
+        let rescan = now >= self.scan.rescan_at && !mutation::on(Mutation::NeverFromTheFront);
+        if self.scan.from_front || rescan || self.config.one_per_key {
             self.scan.after = Position::START;
             self.scan.from_front = false;
         }
@@ -242,6 +253,9 @@ impl<E> Dispatcher<E> {
                     .min(self.scan.rescan_at.since(now))
                     .max(self.config.poll_min);
             }
+            if mutation::on(Mutation::PollingLost) {
+                pause = Duration::from_secs(3_600);
+            }
             self.scan.idle_until = Some(now + pause);
         } else {
             self.scan.idle_until = None;
@@ -249,6 +263,9 @@ impl<E> Dispatcher<E> {
     }
 
     pub(super) fn exchange_failed(&mut self, now: Instant) {
+        if mutation::on(Mutation::FailedExchangeForgotten) {
+            self.pending = None;
+        }
         if let Some(pending) = &mut self.pending {
             pending.failures = pending.failures.saturating_add(1);
             let delay = STORE_BACKOFF.ceiling(pending.failures);

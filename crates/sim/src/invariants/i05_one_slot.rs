@@ -26,6 +26,24 @@ impl Invariant for OneSlot {
             written.after.duplicates >= written.before.duplicates,
             || "a duplicate receipt is gone".to_owned(),
         )?;
+        // Where evidence overtook the settlement of its own attempt, stores keep both.
+        let settled = written
+            .model
+            .receipt_facts()
+            .filter(|primary| !primary.late);
+        for primary in settled {
+            let again = written.model.duplicate_facts().any(|duplicate| {
+                (duplicate.destination, duplicate.position)
+                    == (primary.destination, primary.position)
+                    && (duplicate.attempt, duplicate.receipt) == (primary.attempt, primary.receipt)
+            });
+            ensure(!again, || {
+                format!(
+                    "the primary receipt of event {} at destination {} is kept as its own duplicate",
+                    primary.position, primary.destination
+                )
+            })?;
+        }
         ensure(
             written
                 .after

@@ -1,5 +1,6 @@
 //! I15: where a destination orders by key, nothing is sent while an earlier delivery of its key
-//! is held; and where only one of a key may be in flight, first copies arrive in append order.
+//! is open and not itself in flight; and where only one of a key may be in flight, first copies
+//! arrive in append order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +11,9 @@ use postrider_transport_memory::Stored;
 use super::{Invariant, Verdict, attempt_of, ensure};
 use crate::{oracle::Sending, truth::Truth};
 
+/// Where more than one of a key may be in flight, one thing is known and excused: a position that
+/// becomes visible after later ones lies below the reader's position until its next look at the
+/// front, and a later delivery of its key that is read meanwhile goes first.
 #[derive(Default)]
 pub(crate) struct Order {
     arrived: BTreeSet<(DestinationId, Position)>,
@@ -39,12 +43,15 @@ impl Invariant for Order {
         for open in sending.model.open_facts() {
             let holds = open.destination == destination
                 && match open.state {
-                    State::Pending => open.waited && open.available_at > sending.now,
-                    State::Unknown => true,
+                    State::Pending | State::Unknown => true,
                     State::Quarantined => known.on_quarantine == OnQuarantine::Hold,
                     State::Acknowledged => false,
                 };
-            if !holds || in_flight.contains(&open.position) {
+            let unseen = known.ordering == Ordering::Key
+                && open.state == State::Pending
+                && !open.waited
+                && truth.appeared_late(open.position);
+            if !holds || in_flight.contains(&open.position) || unseen {
                 continue;
             }
             let overtaking = sending.positions.iter().find(|position| {

@@ -20,6 +20,7 @@ mod i15_order;
 mod i17_bounded;
 pub(crate) mod i18_progress;
 mod i20_one_clock;
+mod one_attempt;
 
 use postrider_core::DestinationId;
 use postrider_store_memory::model::facts::AttemptFact;
@@ -82,6 +83,7 @@ pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i18_progress::Progress),
         Box::new(i20_one_clock::OneClock),
         Box::new(attempt_budget::AttemptBudget),
+        Box::new(one_attempt::OneAttempt),
     ]
 }
 

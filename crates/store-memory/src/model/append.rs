@@ -6,7 +6,10 @@ use bytes::Bytes;
 use postrider_contract::{
     DeliverySet, Digest, EventId, Timestamp, envelope::DeliverySetRef, key, new_event::NewEvent,
 };
-use postrider_core::{DestinationId, Lane, Position};
+use postrider_core::{
+    DestinationId, Lane, Position,
+    mutation::{self, Mutation},
+};
 use postrider_store::{
     AppendError, StoreError,
     append::check_retry,
@@ -121,8 +124,14 @@ impl Model {
             .seal(event_id, now, &set, schema_digest)
             .map_err(|invalid| AppendError::Invalid(invalid.to_string()))?;
         self.position += 1;
+        let made = if mutation::on(Mutation::DeliveriesMissing) {
+            1
+        } else {
+            destinations.len()
+        };
         let deliveries = destinations
             .iter()
+            .take(made)
             .map(|id| {
                 let lanes = self.destinations[id].destination.lanes;
                 let open = Open {

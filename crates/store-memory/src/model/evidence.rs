@@ -3,7 +3,11 @@
 use std::ops::Bound;
 
 use postrider_contract::{Timestamp, destination::Ordering};
-use postrider_core::{DestinationId, Position, outcome::bounded_detail};
+use postrider_core::{
+    DestinationId, Position,
+    mutation::{self, Mutation},
+    outcome::bounded_detail,
+};
 use postrider_store::{
     evidence::{DIGEST_CONFLICT, Evidence, Mismatch, Registered, Verdict, compare},
     inspect::QuarantineReason,
@@ -21,7 +25,9 @@ impl Model {
 
     fn accept(&mut self, evidence: &Evidence, now: Timestamp) -> Verdict {
         let key = (evidence.destination, evidence.position);
-        if let Err(mismatch) = compare(evidence, self.registered(evidence).as_ref()) {
+        if let Err(mismatch) = compare(evidence, self.registered(evidence).as_ref())
+            && !(mutation::on(Mutation::DigestNotCompared) && mismatch.quarantines)
+        {
             return self.refute(key, mismatch, now);
         }
         let kept = Kept {
@@ -40,6 +46,9 @@ impl Model {
         }
         if self.receipts.get(&key).is_some_and(same) {
             return Verdict::Primary;
+        }
+        if mutation::on(Mutation::DuplicatesDropped) {
+            return Verdict::Duplicate;
         }
         let duplicates = self.duplicates.entry(key).or_default();
         if !duplicates.iter().any(same) {
@@ -87,7 +96,7 @@ impl Model {
                 last_seen: now,
             }),
         }
-        if mismatch.quarantines {
+        if mismatch.quarantines && !mutation::on(Mutation::ConflictNotQuarantined) {
             self.quarantine_conflict(key, &mismatch.finding, now);
         }
         Verdict::Mismatch {

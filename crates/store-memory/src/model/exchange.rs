@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use postrider_contract::{Receipt, Timestamp};
-use postrider_core::{AttemptId, DestinationId, Position, outcome::bounded_detail};
+use postrider_core::{
+    AttemptId, DestinationId, Position,
+    mutation::{self, Mutation},
+    outcome::bounded_detail,
+};
 use postrider_store::{
     ExchangeError,
     clock::later,
@@ -22,7 +26,7 @@ impl Model {
         exchange: &Exchange,
         now: Timestamp,
     ) -> Result<Exchanged, ExchangeError> {
-        if !self.is_live(exchange.session, now) {
+        if !self.is_live(exchange.session, now) && !mutation::on(Mutation::FenceSkipped) {
             return Err(ExchangeError::Ended);
         }
         self.destination(exchange.destination)?;
@@ -83,7 +87,7 @@ impl Model {
     /// Answers how many receipts were duplicates.
     fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> u64 {
         let attempt = self.attempts[&settlement.attempt].clone();
-        if attempt.finished.is_some() {
+        if attempt.finished.is_some() && !mutation::on(Mutation::SettledTwice) {
             return 0;
         }
         let mut duplicates = 0;
@@ -127,6 +131,9 @@ impl Model {
                 }
             }
         }
+        if mutation::on(Mutation::ExceptionsLost) {
+            exceptions.clear();
+        }
         self.attempts
             .entry(settlement.attempt)
             .and_modify(|attempt| {
@@ -152,9 +159,12 @@ impl Model {
             receipt: receipt.clone(),
             late: false,
         };
-        if self.open.remove(&key).is_some() {
+        if self.open.remove(&key).is_some() || mutation::on(Mutation::SlotTakenTwice) {
             self.receipts.insert(key, kept);
             return true;
+        }
+        if mutation::on(Mutation::DuplicatesDropped) {
+            return false;
         }
         let duplicates = self.duplicates.entry(key).or_default();
         let known = duplicates

@@ -43,6 +43,8 @@ pub struct ReceiptFact<'a> {
     pub attempt: AttemptId,
     pub accepted_at: Timestamp,
     pub receipt: &'a Receipt,
+    /// It came by the evidence path.
+    pub late: bool,
 }
 
 /// A registered attempt.
@@ -167,5 +169,6 @@ fn fact((destination, position): (DestinationId, Position), kept: &super::Kept) 
         attempt: kept.attempt,
         accepted_at: kept.accepted_at,
         receipt: &kept.receipt,
+        late: kept.late,
     }
 }

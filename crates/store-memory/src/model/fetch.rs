@@ -6,7 +6,10 @@ use postrider_contract::{
     Timestamp,
     destination::{Destination, OnQuarantine, Ordering},
 };
-use postrider_core::DestinationId;
+use postrider_core::{
+    DestinationId,
+    mutation::{self, Mutation},
+};
 use postrider_store::{
     StoreError,
     clock::between,
@@ -69,6 +72,9 @@ impl Model {
                 event: event.stored.clone(),
             });
         }
+        if mutation::on(Mutation::OfferedElsewhere) {
+            self.offer_from_elsewhere(destination, fetch, answer);
+        }
         if answer.fetched.len() as u64 >= u64::from(fetch.limit) {
             return Ok(());
         }
@@ -86,6 +92,34 @@ impl Model {
     }
 }
 
+impl Model {
+    /// [`Mutation::OfferedElsewhere`].
+    fn offer_from_elsewhere(
+        &self,
+        destination: DestinationId,
+        fetch: &Fetch,
+        answer: &mut Exchanged,
+    ) {
+        let failed = self.open.iter().find(|((other, position), open)| {
+            *other != destination
+                && open.waited
+                && !self.events[position].destinations.contains(&destination)
+                && fetch.exclude.binary_search(position).is_err()
+        });
+        if let (Some(((_, position), open)), Some(lane)) = (failed, fetch.lanes.first()) {
+            answer.fetched.push(Fetched {
+                position: *position,
+                lane: *lane,
+                key_hash: open.key_hash,
+                attempts: open.attempts,
+                first_attempt_ago: None,
+                event: self.events[position].stored.clone(),
+            });
+            answer.fetched.sort_by_key(|fetched| fetched.position);
+        }
+    }
+}
+
 /// What never failed is due whatever its time: a clock that steps back delays nothing new.
 fn waits(open: &Open, now: Timestamp) -> bool {
     open.waited && open.available_at > now
@@ -97,6 +131,9 @@ pub(super) fn holds(open: &Open, destination: &Destination, now: Timestamp) -> b
     match &open.state {
         OpenState::Pending => waits(open, now),
         OpenState::Unknown => true,
-        OpenState::Quarantined(_) => destination.on_quarantine == OnQuarantine::Hold,
+        OpenState::Quarantined(_) => {
+            destination.on_quarantine == OnQuarantine::Hold
+                && !mutation::on(Mutation::QuarantineHoldsNothing)
+        }
     }
 }

@@ -3,7 +3,10 @@
 use std::ops::Bound;
 
 use postrider_contract::Timestamp;
-use postrider_core::{DestinationId, Position};
+use postrider_core::{
+    DestinationId, Position,
+    mutation::{self, Mutation},
+};
 use postrider_store::{
     control::Audit,
     inspect::{Count, Page, QuarantineReason, QuarantineRow, ReplaySelection, Replayed},
@@ -57,7 +60,7 @@ impl Model {
                 open.state = OpenState::Pending;
                 open.attempts = 0;
                 open.available_at = now;
-                open.waited = true;
+                open.waited = !mutation::on(Mutation::ReplayedTailFirst);
             }
         }
         if !chosen.is_empty() {

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use postrider_contract::{Timestamp, destination::OnUnknown};
-use postrider_core::{AttemptId, DestinationId, Lane, Position, SessionId};
+use postrider_core::{
+    AttemptId, DestinationId, Lane, Position, SessionId,
+    mutation::{self, Mutation},
+};
 use postrider_store::{
     OpenError, SessionError,
     clock::later,
@@ -85,6 +88,12 @@ impl Model {
         reports: &[BreakerReport],
         now: Timestamp,
     ) -> Result<Vec<Share>, SessionError> {
+        if mutation::on(Mutation::HeartbeatRevives)
+            && let Some(session) = self.sessions.get_mut(&id)
+            && session.ended.is_none()
+        {
+            session.expires_at = later(now, lease);
+        }
         self.live(id, now)?;
         for report in reports {
             self.destination(report.destination)?;
@@ -154,7 +163,9 @@ impl Model {
             let free: Vec<Lane> = self
                 .lanes_of(*destination)
                 .into_iter()
-                .filter(|(_, holder)| serves && holder.is_none())
+                .filter(|(_, holder)| {
+                    serves && (holder.is_none() || mutation::on(Mutation::LaneGivenTwice))
+                })
                 .map(|(lane, _)| lane)
                 .take(usize::from(*count))
                 .collect();
@@ -194,7 +205,10 @@ impl Model {
         let mut expired: Vec<(Timestamp, SessionId)> = self
             .sessions
             .iter()
-            .filter(|(_, session)| session.ended.is_none() && !session.is_live(now))
+            .filter(|(_, session)| {
+                session.ended.is_none()
+                    && (!session.is_live(now) || mutation::on(Mutation::RecoveryOfTheLiving))
+            })
             .map(|(id, session)| (session.expires_at, *id))
             .collect();
         expired.sort();
@@ -232,6 +246,10 @@ impl Model {
             .collect();
         let mut deliveries = BTreeSet::new();
         for attempt in &unfinished {
+            if mutation::on(Mutation::RecoveryDropsAttempts) {
+                self.attempts.remove(attempt);
+                continue;
+            }
             deliveries.extend(self.abandon(*attempt, now));
         }
         Some(Recovered {
@@ -246,9 +264,13 @@ impl Model {
     /// Finishes an attempt whose session was lost; answers its deliveries that are open.
     fn abandon(&mut self, id: AttemptId, now: Timestamp) -> Vec<(DestinationId, Position)> {
         let attempt = self.attempts[&id].clone();
-        let on_unknown = self.destinations[&attempt.destination]
-            .destination
-            .on_unknown;
+        let on_unknown = if mutation::on(Mutation::RecoveryResends) {
+            OnUnknown::Resend
+        } else {
+            self.destinations[&attempt.destination]
+                .destination
+                .on_unknown
+        };
         let mut exceptions = BTreeMap::new();
         let mut open = Vec::new();
         for position in attempt.members {

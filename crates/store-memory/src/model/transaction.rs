@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use postrider_contract::{EventId, Timestamp, new_event::NewEvent};
-use postrider_core::{DestinationId, Position};
+use postrider_core::{
+    DestinationId, Position,
+    mutation::{self, Mutation},
+};
 use postrider_store::{AppendError, StoreError, dispatch::Appended};
 
 use super::{Event, Model, refused};
@@ -72,6 +75,10 @@ impl Model {
 
     /// Forgets the transaction. Its positions stay used: holes.
     pub fn roll_back(&mut self, transaction: TransactionId) {
+        if mutation::on(Mutation::RolledBackDelivered) {
+            // One that was committed is not there any more.
+            drop(self.commit(transaction));
+        }
         self.transactions.remove(&transaction);
     }
 
