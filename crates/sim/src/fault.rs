@@ -199,9 +199,9 @@ fn of_call(draw: &mut Draw, plan: &Plan) -> Fault {
 /// Half of them outlast a lease.
 fn pause(draw: &mut Draw) -> u64 {
     if draw.percent(50) {
-        draw.between(2_400, 5_000)
+        draw.between(1_700, 3_500)
     } else {
-        draw.skewed(20, 2_400)
+        draw.skewed(20, 1_700)
     }
 }
 
@@ -217,7 +217,7 @@ fn of_message(draw: &mut Draw) -> OfMessage {
         10 => OfMessage::HoleLost,
         11 => OfMessage::Late,
         12 => OfMessage::Twice,
-        13 | 14 => OfMessage::AckLate(draw.between(520, 4_000)),
+        13 | 14 => OfMessage::AckLate(draw.between(360, 3_000)),
         15 => OfMessage::CrashAfter,
         16 => OfMessage::PauseAfter(pause(draw)),
         17 => OfMessage::CrashBefore,
@@ -232,10 +232,10 @@ fn timed(draw: &mut Draw, plan: &Plan) -> Timed {
         0 | 1 => Timed::Crash(worker),
         2 => Timed::Pause(worker, pause(draw)),
         3 => Timed::WorkerClock(worker, pause(draw)),
-        4 => Timed::DatabaseClock(draw.pick(&[-3_000, -400, 300, 1_000, 2_600])),
+        4 => Timed::DatabaseClock(draw.pick(&[-2_000, -400, 300, 1_000, 1_900])),
         5 => Timed::Stop(worker),
         6 => Timed::EndSession(worker),
-        7 | 8 => Timed::BrokerDown(place, draw.skewed(50, 3_000)),
+        7 | 8 => Timed::BrokerDown(place, draw.skewed(50, 2_000)),
         9 => Timed::Forget(place),
         10 => Timed::DeliverLate(place),
         11 => Timed::Release(place),

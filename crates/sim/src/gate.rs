@@ -5,7 +5,7 @@ use std::{
     fmt,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -45,16 +45,26 @@ pub fn gate(from: u64, trajectories: u64, threads: usize) -> Report {
         lasted: 0,
         broken: BTreeMap::new(),
     });
+    let under_way: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(NOTHING)).collect();
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let part = work(from, trajectories, &given);
+        let watchdog = scope.spawn(|| watch(&under_way, &over));
+        let mut workers = Vec::new();
+        for under_way in &under_way {
+            workers.push(scope.spawn(|| {
+                let part = work(from, trajectories, &given, under_way);
                 report
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .add(part);
-            });
+            }));
         }
+        for worker in workers {
+            // A panic outside of a trajectory is a fault of the simulator.
+            worker.join().expect("no worker panics");
+        }
+        over.store(true, Ordering::Relaxed);
+        watchdog.thread().unpark();
     });
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.took = start.elapsed();
@@ -70,14 +80,40 @@ struct Part {
     broken: BTreeMap<u64, Violation>,
 }
 
-fn work(from: u64, trajectories: u64, given: &AtomicU64) -> Part {
+/// No seed is under way.
+const NOTHING: u64 = u64::MAX;
+
+/// A relay that spins without waiting lets no virtual time pass, and its thread cannot be
+/// stopped. Nothing is left but to name the seed and end the process.
+#[expect(clippy::print_stderr, reason = "the process ends here")]
+fn watch(under_way: &[AtomicU64], over: &AtomicBool) {
+    /// Ten thousand times what a trajectory takes.
+    const STUCK: Duration = Duration::from_secs(30);
+    let mut seen: Vec<(u64, Instant)> = vec![(NOTHING, Instant::now()); under_way.len()];
+    while !over.load(Ordering::Relaxed) {
+        for (seen, seed) in seen.iter_mut().zip(under_way) {
+            let seed = seed.load(Ordering::Relaxed);
+            if seed != seen.0 || seed == NOTHING {
+                *seen = (seed, Instant::now());
+            } else if seen.1.elapsed() > STUCK {
+                eprintln!("seed {seed} does not end: something spins without waiting");
+                std::process::exit(1);
+            }
+        }
+        std::thread::park_timeout(Duration::from_secs(1));
+    }
+}
+
+fn work(from: u64, trajectories: u64, given: &AtomicU64, under_way: &AtomicU64) -> Part {
     let mut part = Part::default();
     loop {
         let next = given.fetch_add(1, Ordering::Relaxed);
         if next >= trajectories {
+            under_way.store(NOTHING, Ordering::Relaxed);
             return part;
         }
         let seed = from.wrapping_add(next);
+        under_way.store(seed, Ordering::Relaxed);
         let outcome = run(seed, false);
         part.coverage.add(&outcome.coverage);
         part.events += outcome.events;

@@ -251,7 +251,7 @@ fn settings(plan: &Plan, id: LifeId) -> Settings {
     settings.backoff = Plan::backoff();
     settings.breaker = Plan::backoff();
     settings.poll_max = Duration::from_millis(500);
-    settings.poll_max_with_doorbell = Duration::from_secs(1);
+    settings.poll_max_with_doorbell = Duration::from_secs(2);
     settings.rescan = Duration::from_millis(plan.rescan);
     settings.exclusive = plan.exclusive;
     settings.seed = Some(life_seed(plan.seed, id.worker, id.life));

@@ -15,7 +15,7 @@ use postrider_transport_memory::Stored;
 use crate::{
     coverage::{Coverage, Happening},
     invariants::{self, Invariant},
-    snapshot::{Change, Snapshot, Walked},
+    snapshot::{self, Change, Snapshot, Walked},
     truth::{Key, LifeId, Truth},
 };
 
@@ -82,15 +82,15 @@ impl Request<'_> {
 
     fn writes(&self) -> bool {
         match self {
-            Self::Read | Self::Asleep(_) => false,
+            // A heartbeat moves its session's lease and nothing else.
+            Self::Read | Self::Asleep(_) | Self::Heartbeat(_) => false,
             Self::Exchange(exchange) => {
                 !(exchange.settle.is_empty()
                     && exchange.quarantine.is_empty()
                     && exchange.register.is_empty()
                     && exchange.suspend.is_none())
             }
-            Self::Heartbeat(_)
-            | Self::Open(_)
+            Self::Open(_)
             | Self::Claim(_)
             | Self::Release(_)
             | Self::End(_)
@@ -204,6 +204,9 @@ impl Oracle {
     ) -> Vec<Change> {
         self.truth.step += 1;
         self.ask(at, |invariant, truth| invariant.called(call, truth));
+        if let Request::Heartbeat(_) = call.request {
+            self.before.sessions = store.inspect(snapshot::sessions);
+        }
         if !call.done || !call.request.writes() {
             return Vec::new();
         }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::random::Draw;
 
 /// Virtual milliseconds during which the application appends and faults happen.
-pub(crate) const CHAOS_MS: u64 = 6_000;
+pub(crate) const CHAOS_MS: u64 = 4_000;
 
 /// The event type that goes to every destination of a set.
 const PLACED: &str = "order.placed";
@@ -150,12 +150,12 @@ impl Plan {
         let ms = Duration::from_millis;
         deadline::Deadlines::new(deadline::Settings {
             connect: ms(50),
-            send: ms(300),
-            hard: ms(500),
-            settle_margin: ms(200),
-            lease: ms(2_500),
-            heartbeat: ms(800),
-            shutdown_grace: ms(1_000),
+            send: ms(200),
+            hard: ms(350),
+            settle_margin: ms(150),
+            lease: ms(1_800),
+            heartbeat: ms(600),
+            shutdown_grace: ms(800),
         })
         .expect("the simulator's limits agree")
     }

@@ -51,6 +51,17 @@ pub(crate) struct Walked {
     pub(crate) happening: Happening,
 }
 
+pub(crate) fn sessions(model: &Model) -> Vec<SeenSession> {
+    model
+        .session_facts()
+        .map(|session| SeenSession {
+            id: session.id,
+            expires_at: session.expires_at,
+            ended: session.ended.is_some(),
+        })
+        .collect()
+}
+
 impl Snapshot {
     pub(crate) fn of(model: &Model) -> Self {
         let open = model.open_facts().map(|open| {
@@ -81,14 +92,7 @@ impl Snapshot {
         }
         Self {
             deliveries,
-            sessions: model
-                .session_facts()
-                .map(|session| SeenSession {
-                    id: session.id,
-                    expires_at: session.expires_at,
-                    ended: session.ended.is_some(),
-                })
-                .collect(),
+            sessions: sessions(model),
             lanes: model.lane_facts().collect(),
             attempts,
             unfinished,

@@ -282,7 +282,7 @@ impl Trajectory {
         self.slots[worker].paused = false;
         let life = u64::from(self.slots[worker].lives);
         let mut draw = Draw::of(self.world.plan.seed, &[32, worker as u64, life]);
-        let after = draw.skewed(20, 4_000) * 1000;
+        let after = draw.skewed(20, 2_500) * 1000;
         self.at(self.now() + after, Action::Start(worker));
     }
 

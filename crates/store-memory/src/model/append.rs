@@ -96,7 +96,7 @@ impl Model {
     }
 
     fn draft(&mut self, event: &NewEvent, now: Timestamp) -> Result<Draft, AppendError> {
-        let set = self
+        let (set, set_digest) = self
             .active_set
             .and_then(|version| self.delivery_sets.get(&version))
             .ok_or(AppendError::NoActiveDeliverySet)?;
@@ -116,7 +116,7 @@ impl Model {
         }
         let set = DeliverySetRef {
             version: set.version,
-            digest: set.digest(),
+            digest: *set_digest,
         };
         let schema_digest = self.schema_digest(event);
         let event_id = event.event_id.unwrap_or_else(|| self.make_id(now));

@@ -38,7 +38,8 @@ impl Model {
             event_types,
             delivery_set: self
                 .active_set
-                .and_then(|version| self.delivery_sets.get(&version).cloned()),
+                .and_then(|version| self.delivery_sets.get(&version))
+                .map(|(set, _)| set.clone()),
         }
     }
 
@@ -83,7 +84,7 @@ impl Model {
             )));
         }
         match self.delivery_sets.get(&set.version) {
-            Some(existing) if existing != set => {
+            Some((existing, _)) if existing != set => {
                 return Err(StoreError::AlreadyDifferent {
                     what: format!("delivery set version {}", set.version),
                     existing: existing.digest().to_string(),
@@ -92,7 +93,8 @@ impl Model {
             }
             Some(_) => {}
             None => {
-                self.delivery_sets.insert(set.version, set.clone());
+                let registered = (set.clone(), set.digest());
+                self.delivery_sets.insert(set.version, registered);
             }
         }
         applied.delivery_set_activated = self.active_set != Some(set.version);

@@ -41,7 +41,8 @@ pub struct Model {
     destinations: BTreeMap<DestinationId, RegisteredAs>,
     /// In order of registration.
     event_types: Vec<TypeRegistration>,
-    delivery_sets: BTreeMap<u64, DeliverySet>,
+    /// By version, with their digests.
+    delivery_sets: BTreeMap<u64, (DeliverySet, Digest)>,
     active_set: Option<u64>,
     /// The last position given out.
     position: i64,
