@@ -354,7 +354,7 @@ pub(crate) fn destination_id(place: usize) -> DestinationId {
 
 fn said(request: &Request<'_>) -> String {
     match request {
-        Request::Read => "reads".to_owned(),
+        Request::Read => "reads, and changes nothing".to_owned(),
         Request::Open(session) => format!("opens session {}", session.id),
         Request::Heartbeat(session) => format!("heartbeat of {session}"),
         Request::Claim(session) => format!("{session} claims lanes"),
