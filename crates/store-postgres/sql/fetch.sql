@@ -9,11 +9,17 @@
 -- The window sums up what the narrow rows know of the payloads, so that events cut off by
 -- bytes_max are never read.
 --
--- The answer: one row with what the deliveries say, in parallel arrays and no particular order,
+-- The answer (nothing where the destination is not registered): one row with what the deliveries say, in parallel arrays and no particular order, and
+-- how long it is until the first retry on these lanes is due where nothing else is to be had now;
 -- then one row for each event, in no particular order either. The caller joins them by position.
--- Where the positions are dense, the events are read as one range of the index on position: that
--- costs a fraction of finding each by its id, even with three of four read for nothing.
-with moment as (select coalesce($8::timestamptz, clock_timestamp()) as at),
+-- Events are read as ranges of the index on position, one for each run of deliveries: in a backlog
+-- that costs a fraction of finding each by its id, and at worst as much.
+--
+-- Reading a multirange from text is not immutable, so that it would be read again for every row.
+with asked as (
+    select $4::text::int8multirange as excluded, $5::text::int8multirange as busy
+),
+moment as (select coalesce($8::timestamptz, clock_timestamp()) as at),
 setting as (
     select t.ordering <> 'none' as by_key, t.on_quarantine = 'hold' as quarantine_holds
     from {schema}.destinations t
@@ -31,8 +37,8 @@ due as materialized (
         and d.state = 0
         and exists (select from setting)
         and (not d.waited or d.available_at <= (select at from moment))
-        and not ($4::text::int8multirange @> d.position)
-        and not ($5::text::int8multirange @> d.key_hash)
+        and not ((select excluded from asked) @> d.position)
+        and not ((select busy from asked) @> d.key_hash)
         and not ((select by_key from setting) and exists (
             select from {schema}.deliveries h
             where h.destination_id = $1::integer
@@ -44,7 +50,8 @@ due as materialized (
                     or h.state = 2 and (select quarantine_holds from setting)
                     or h.state = 0 and (
                         h.available_at > (select at from moment)
-                        or h.position <= $3::bigint and not ($4::text::int8multirange @> h.position)
+                        or h.position <= $3::bigint
+                            and not ((select excluded from asked) @> h.position)
                     )
                 )
         ))
@@ -52,34 +59,37 @@ due as materialized (
     limit $6::bigint
 ),
 chosen as materialized (select * from due where bytes <= $7::bigint or n = 1),
-whole as materialized (
-    select count(*) as n, min(position) as first, max(position) as last,
-        max(position) - min(position) < 4 * count(*) as dense,
-        range_agg(int8range(position, position, '[]')) as among,
-        array_agg(position) as positions, array_agg(lane) as lanes, array_agg(key_hash) as key_hashes,
-        array_agg(attempts) as attempts,
-        array_agg((extract(epoch from (select at from moment) - first_attempt_at) * 1000000)::bigint)
-            as first_attempt_ago_us
-    from chosen
+runs as materialized (
+    select min(position) as first, max(position) as last from chosen group by position - n
 )
-select (select count(*) from due) as found,
-    w.positions, w.lanes, w.key_hashes, w.attempts, w.first_attempt_ago_us,
+select f.found, f.positions, f.lanes, f.key_hashes, f.attempts, f.first_attempt_ago_us,
+    m.at as now,
+    exists (select from {schema}.suspensions s where s.destination_id = $1::integer) as suspended,
+    case when f.found < $6::bigint then (
+        select (extract(epoch from d.available_at - m.at) * 1000000)::bigint
+        from {schema}.deliveries d
+        where d.destination_id = $1::integer and d.waited and d.state = 0
+            and d.available_at > m.at and d.lane = any ($2::smallint[])
+        order by d.available_at
+        limit 1
+    ) end as due_in_us,
     null::bigint as position, null::uuid as event_id, null::text as envelope,
     null::bytea as envelope_digest, null::bytea as payload, null::text as traceparent,
     null::text as tracestate, null::text as headers, null::timestamptz as appended_at
-from whole w
+from moment m
+join {schema}.destinations t on t.destination_id = $1::integer
+cross join (
+    select (select count(*) from due) as found,
+        array_agg(c.position) as positions, array_agg(c.lane) as lanes,
+        array_agg(c.key_hash) as key_hashes, array_agg(c.attempts) as attempts,
+        array_agg(
+            (extract(epoch from (select at from moment) - c.first_attempt_at) * 1000000)::bigint
+        ) as first_attempt_ago_us
+    from chosen c
+) f
 union all
-select null, null, null, null, null, null,
+select null, null, null, null, null, null, null, null, null,
     e.position, e.event_id, e.envelope, e.envelope_digest, e.payload, e.traceparent, e.tracestate,
     e.headers, e.appended_at
-from {schema}.events e
-where (select dense from whole)
-    and e.position between (select first from whole) and (select last from whole)
-    and (select among from whole) @> e.position
-union all
-select null, null, null, null, null, null,
-    e.position, e.event_id, e.envelope, e.envelope_digest, e.payload, e.traceparent, e.tracestate,
-    e.headers, e.appended_at
-from chosen c
-join {schema}.events e on e.event_id = c.event_id
-where not (select dense from whole)
+from runs r
+join {schema}.events e on e.position between r.first and r.last

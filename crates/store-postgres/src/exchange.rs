@@ -160,8 +160,8 @@ async fn fast(
             ],
         );
     }
-    let places = fetch.as_ref().map(|fetch| {
-        let rows = pipeline.add(
+    let fetched = fetch.as_ref().map(|fetch| {
+        pipeline.add(
             &sql.fetch,
             params![
                 destination,
@@ -173,9 +173,7 @@ async fn fast(
                 fetch.bytes_max,
                 now
             ],
-        );
-        let due = pipeline.add(&sql.next_due, params![destination, fetch.lanes, now]);
-        (rows, due)
+        )
     });
     let rows = match pipeline.run(client).await {
         Ok(rows) => rows,
@@ -183,8 +181,8 @@ async fn fast(
         Err(error) => return Err(error::exchange(&error)),
     };
     let mut exchanged = Exchanged::default();
-    if let (Some(fetch), Some((fetched, due))) = (&exchange.fetch, places) {
-        read_fetch(fetch, &rows[fetched], rows[due].first(), &mut exchanged)?;
+    if let (Some(fetch), Some(fetched)) = (&exchange.fetch, fetched) {
+        read_fetch(fetch, &rows[fetched], &mut exchanged)?;
     }
     Ok(Some(exchanged))
 }
@@ -215,31 +213,25 @@ impl UnfitParams {
     }
 }
 
-fn read_fetch(
-    fetch: &Fetch,
-    rows: &[Row],
-    due: Option<&Row>,
-    exchanged: &mut Exchanged,
-) -> Result<(), StoreError> {
-    let due = due.ok_or_else(|| refused("the destination is not registered"))?;
-    exchanged.now = Some(read::time(due, "now")?);
+fn read_fetch(fetch: &Fetch, rows: &[Row], exchanged: &mut Exchanged) -> Result<(), StoreError> {
     let (whole, events): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| {
         row.try_get::<_, Option<i64>>("found")
             .is_ok_and(|found| found.is_some())
     });
     let [whole] = whole[..] else {
-        return Err(refused("a fetch answered without its deliveries"));
+        return Err(refused("the destination is not registered"));
     };
+    exchanged.now = Some(read::time(whole, "now")?);
     let found: i64 = get(whole, "found")?;
     exchanged.fetched = read_deliveries(whole, &events)?;
-    if get(due, "suspended")? {
+    if get(whole, "suspended")? {
         exchanged.exhausted = true;
         return Ok(());
     }
     let cut_by_bytes = found > i64::try_from(exchanged.fetched.len()).unwrap_or(i64::MAX);
     exchanged.exhausted = found < i64::from(fetch.limit) && !cut_by_bytes;
     if exchanged.exhausted {
-        exchanged.next_due = get::<Option<i64>>(due, "due_in_us")?.map(read::micros);
+        exchanged.next_due = get::<Option<i64>>(whole, "due_in_us")?.map(read::micros);
     }
     Ok(())
 }
@@ -350,11 +342,7 @@ async fn careful(
             )
             .await
             .map_err(db)?;
-        let due = transaction
-            .query_typed(&sql.next_due, params![destination, asked.lanes, now])
-            .await
-            .map_err(db)?;
-        read_fetch(fetch, &rows, due.first(), &mut exchanged)?;
+        read_fetch(fetch, &rows, &mut exchanged)?;
     }
     transaction.commit().await.map_err(db)?;
     Ok(exchanged)

@@ -80,7 +80,6 @@ statements! {
     lanes,
     mark_next,
     migrations_applied,
-    next_due,
     now,
     open_session,
     outcomes,
