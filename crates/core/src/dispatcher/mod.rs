@@ -181,6 +181,9 @@ struct Pending<E> {
     started: Instant,
     /// Keys that failed since it was asked for: what it fetches of them may overtake.
     failed_keys: BTreeSet<i64>,
+    /// Lanes given up since it was asked for. What it fetched of them is stale even if they are
+    /// held again: another session may have sent it meanwhile.
+    left_lanes: BTreeSet<Lane>,
     /// When to ask again; `None` while it is being asked.
     repeat_at: Option<Instant>,
     failures: u32,
@@ -462,6 +465,9 @@ impl<E> Dispatcher<E> {
             self.scan.idle_until = None;
         }
         self.draining.retain(|lane| lanes.contains(lane));
+        if let Some(pending) = &mut self.pending {
+            pending.left_lanes.extend(self.lanes.difference(&lanes));
+        }
         self.lanes = lanes;
         self.buffer.keep_lanes(|lane| self.lanes.contains(&lane));
     }
@@ -500,6 +506,9 @@ impl<E> Dispatcher<E> {
         if !drained.is_empty() {
             self.draining.retain(|lane| !drained.contains(lane));
             self.lanes.retain(|lane| !drained.contains(lane));
+            if let Some(pending) = &mut self.pending {
+                pending.left_lanes.extend(&drained);
+            }
             self.commands.push_back(Command::Drained(drained));
         }
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
-    Instant, Position,
+    Instant, Lane, Position,
     breaker::Admission,
     exchange::{Exchange, Fetch, Registration, Unfit},
     mutation::{self, Mutation},
@@ -67,6 +67,7 @@ impl<E> Dispatcher<E> {
             registering,
             started: now,
             failed_keys: BTreeSet::new(),
+            left_lanes: BTreeSet::new(),
             repeat_at: None,
             failures: 0,
         });
@@ -187,7 +188,8 @@ impl<E> Dispatcher<E> {
             self.ready = Some(batch);
         }
         if let Some(fetch) = &pending.exchange.fetch {
-            self.fetched(now, pending.started, fetch, &pending.failed_keys, reply);
+            let stale = (&pending.failed_keys, &pending.left_lanes);
+            self.fetched(now, pending.started, fetch, stale, reply);
         }
     }
 
@@ -196,7 +198,7 @@ impl<E> Dispatcher<E> {
         now: Instant,
         started: Instant,
         fetch: &Fetch,
-        failed_keys: &BTreeSet<i64>,
+        (failed_keys, left_lanes): (&BTreeSet<i64>, &BTreeSet<Lane>),
         reply: Reply<E>,
     ) {
         self.scan.fetches += 1;
@@ -214,7 +216,7 @@ impl<E> Dispatcher<E> {
         for candidate in reply.fetched {
             let lane_kept =
                 self.lanes.contains(&candidate.lane) && !self.draining.contains(&candidate.lane);
-            if failed_keys.contains(&candidate.key_hash) {
+            if failed_keys.contains(&candidate.key_hash) || left_lanes.contains(&candidate.lane) {
                 self.scan.from_front = true;
             } else if lane_kept && !unfit_keys.contains(&candidate.key_hash) {
                 match candidate.unfit {

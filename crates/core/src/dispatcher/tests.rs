@@ -233,3 +233,18 @@ fn the_first_send_of_a_session_goes_alone() {
         assert!(world.sends[1].1 > 1, "{outcome:?}");
     }
 }
+
+#[test]
+fn what_was_read_before_its_lane_was_handed_over_is_read_again() {
+    let mut world = World::new();
+    let lanes = BTreeSet::from([Lane(0)]);
+    world.handle(Input::Release(lanes.clone()));
+    world.handle(Input::Lanes(BTreeSet::new()));
+    // Another session had the lane meanwhile; what it sent may be unknown by now.
+    world.handle(Input::Lanes(lanes));
+    world.answer_exchange();
+    let next = world.exchange.as_ref().expect("it reads again");
+    assert!(next.register.is_empty());
+    let fetch = next.fetch.as_ref().expect("it reads again");
+    assert_eq!(fetch.after, Position::START);
+}
