@@ -31,7 +31,9 @@ impl Invariant for Order {
         let Some(known) = truth.destinations.get(&destination) else {
             return Ok(());
         };
-        if known.ordering == Ordering::None || !sent_by_the_living(sending, truth) {
+        // A worker that has just woken up may have decided to send before it slept.
+        let woken = sending.lease_left.is_none();
+        if known.ordering == Ordering::None || woken || !sent_by_the_living(sending, truth) {
             return Ok(());
         }
         let in_flight: BTreeSet<Position> = sending
