@@ -17,9 +17,9 @@ enum Arguments {
         /// Tells the whole story.
         #[arg(long)]
         trace: bool,
-        /// Only these of its faults, by their place in the list; empty for none.
-        #[arg(long, value_delimiter = ',')]
-        faults: Option<Vec<usize>>,
+        /// Only these of its faults, by their place in the list; `none` for none.
+        #[arg(long, value_parser = places)]
+        faults: Option<Places>,
     },
     /// Runs many, and fails if a promise is broken or something never happened.
     Gate {
@@ -57,6 +57,18 @@ fn first_seed(text: &str) -> Result<u64, String> {
     text.parse::<u64>().map_err(|error| error.to_string())
 }
 
+/// Places in a list of faults.
+#[derive(Clone, Debug)]
+struct Places(Vec<usize>);
+
+fn places(text: &str) -> Result<Places, std::num::ParseIntError> {
+    if text == "none" {
+        return Ok(Places(Vec::new()));
+    }
+    let places = text.split(',').map(str::parse);
+    places.collect::<Result<_, _>>().map(Places)
+}
+
 fn threads() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
@@ -67,7 +79,7 @@ fn main() -> ExitCode {
             seed,
             trace,
             faults,
-        } => one(seed, trace, faults),
+        } => one(seed, trace, faults.map(|Places(places)| places)),
         Arguments::Gate {
             trajectories,
             from,
@@ -107,7 +119,12 @@ fn exit(good: bool) -> ExitCode {
 fn replay(seed: u64, kept: Option<&[usize]>) -> String {
     let faults = kept.map_or_else(String::new, |kept| {
         let places: Vec<String> = kept.iter().map(ToString::to_string).collect();
-        format!(" --faults {}", places.join(","))
+        let places = if places.is_empty() {
+            "none".to_owned()
+        } else {
+            places.join(",")
+        };
+        format!(" --faults {places}")
     });
     format!("cargo run -p postrider-sim -- run --seed {seed}{faults} --trace")
 }

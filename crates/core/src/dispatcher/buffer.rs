@@ -139,8 +139,11 @@ impl<E> Buffer<E> {
         taken
     }
 
-    pub(super) fn drop_keys(&mut self, keys: &BTreeSet<i64>) {
+    /// Whether anything was dropped.
+    pub(super) fn drop_keys(&mut self, keys: &BTreeSet<i64>) -> bool {
+        let before = self.by_position.len();
         self.retain(|candidate| !keys.contains(&candidate.key_hash));
+        self.by_position.len() < before
     }
 
     pub(super) fn keep_lanes(&mut self, keep: impl Fn(Lane) -> bool) {

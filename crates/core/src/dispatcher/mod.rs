@@ -339,7 +339,9 @@ impl<E> Dispatcher<E> {
             }
             Input::Suspended(suspended) => {
                 self.closed = suspended;
-                if !suspended {
+                if suspended {
+                    self.close();
+                } else {
                     self.gone.reopened();
                 }
             }
@@ -458,6 +460,16 @@ impl<E> Dispatcher<E> {
         self.report_drained();
     }
 
+    /// Nothing is sent until it is opened again, which may be days later: what was fetched is
+    /// fetched again then, and the first send goes alone.
+    fn close(&mut self) {
+        self.tried = false;
+        if !self.buffer.is_empty() {
+            self.buffer.clear();
+            self.scan.from_front = true;
+        }
+    }
+
     fn set_lanes(&mut self, lanes: BTreeSet<Lane>) {
         if lanes.iter().any(|lane| !self.lanes.contains(lane)) {
             // New lanes have rows below the position.
@@ -552,6 +564,7 @@ impl<E> Dispatcher<E> {
             self.late_answer(attempt, index, outcome);
             return;
         };
+        let mut closes = false;
         if !batch.is_news(index, &outcome) {
             return;
         }
@@ -571,7 +584,7 @@ impl<E> Dispatcher<E> {
             } => {
                 self.breaker.reached();
                 self.gone = Gone::Unwritten;
-                self.tried = false;
+                closes = true;
                 self.suspend = Some(Suspend {
                     code,
                     detail: detail.clone(),
@@ -595,6 +608,9 @@ impl<E> Dispatcher<E> {
             | Outcome::Unknown { .. } => {}
         }
         batch.answer(index, outcome);
+        if closes {
+            self.close();
+        }
     }
 
     /// An answer that came after the attempt was settled: an acknowledgement is evidence, and
@@ -627,13 +643,13 @@ impl<E> Dispatcher<E> {
                 self.commands.push_back(Command::Forget(oldest));
             }
         }
-        // One message that is not answered is no outage yet: it may be the message.
+        // The first send of a session is one message, and its silence may be the message's.
         if self.tried
             && let Some(cause) = batch.silence()
         {
             self.breaker.outage(now, cause, &mut self.rng);
         }
-        self.tried = self.gone == Gone::No;
+        self.tried = !self.suspended();
         if batch.probe {
             self.breaker.probe_unsent(now);
         }
@@ -660,7 +676,11 @@ impl<E> Dispatcher<E> {
         if keys.is_empty() || mutation::on(Mutation::RetryOvertaken) {
             return;
         }
-        self.buffer.drop_keys(keys);
+        if self.buffer.drop_keys(keys) {
+            // It lies below the position now. Evidence may close what failed before that is written
+            // down, and then nothing in the store would hold what follows.
+            self.scan.from_front = true;
+        }
         if let Some(pending) = &mut self.pending {
             pending.failed_keys.extend(keys);
             if let Some(registering) = &mut pending.registering {

@@ -211,12 +211,16 @@ impl<E> Dispatcher<E> {
         if let Some(last) = reply.fetched.last() {
             self.scan.after = self.scan.after.max(last.position);
         }
+        let suspended = self.suspended();
         // Once one of a key is left out here, so is all that follows it.
         let mut unfit_keys = BTreeSet::new();
         for candidate in reply.fetched {
             let lane_kept =
                 self.lanes.contains(&candidate.lane) && !self.draining.contains(&candidate.lane);
-            if failed_keys.contains(&candidate.key_hash) || left_lanes.contains(&candidate.lane) {
+            if suspended
+                || failed_keys.contains(&candidate.key_hash)
+                || left_lanes.contains(&candidate.lane)
+            {
                 self.scan.from_front = true;
             } else if lane_kept && !unfit_keys.contains(&candidate.key_hash) {
                 match candidate.unfit {

@@ -248,3 +248,23 @@ fn what_was_read_before_its_lane_was_handed_over_is_read_again() {
     let fetch = next.fetch.as_ref().expect("it reads again");
     assert_eq!(fetch.after, Position::START);
 }
+
+/// As another session's webhook: it learns of the suspension, and of its end, from heartbeats.
+#[test]
+fn a_session_told_of_a_suspension_forgets_what_it_fetched_and_tries_alone_again() {
+    let mut world = World::new();
+    world.first_send();
+    world.answer(&REFUSED);
+    world.settle();
+    assert!(world.sends[1].1 > 1);
+    world.handle(Input::Suspended(true));
+    world.answer(&REFUSED);
+    world.settle();
+    assert!(world.machine.is_idle(), "a closed destination rests");
+    let before = world.sends.len();
+    world.now = world.now + Duration::from_secs(60);
+    world.beat();
+    world.handle(Input::Suspended(false));
+    world.settle();
+    assert_eq!(world.sends[before].1, 1, "it may still want no more");
+}
