@@ -11,9 +11,10 @@
 --
 -- The answer (nothing where the destination is not registered): one row with what the deliveries say, in parallel arrays and no particular order, and
 -- how long it is until the first retry on these lanes is due where nothing else is to be had now;
--- then one row for each event, in no particular order either. The caller joins them by position.
--- Events are read as ranges of the index on position, one for each run of deliveries: in a backlog
--- that costs a fraction of finding each by its id, and at worst as much.
+-- then one row for each event, in no particular order either. The caller joins them by position and
+-- id. Events are read as ranges of the index on position, one for each run of deliveries, in each
+-- partition: in a backlog that costs a fraction of finding each by its id. Where every run is one
+-- delivery long it costs more, by one look into a small index for each partition.
 --
 -- Reading a multirange from text is not immutable, so that it would be read again for every row.
 with asked as (
@@ -62,7 +63,8 @@ chosen as materialized (select * from due where bytes <= $7::bigint or n = 1),
 runs as materialized (
     select min(position) as first, max(position) as last from chosen group by position - n
 )
-select f.found, f.positions, f.lanes, f.key_hashes, f.attempts, f.first_attempt_ago_us,
+select f.found, f.positions, f.event_ids, f.lanes, f.key_hashes, f.attempts,
+    f.first_attempt_ago_us,
     m.at as now,
     exists (select from {schema}.suspensions s where s.destination_id = $1::integer) as suspended,
     case when f.found < $6::bigint then (
@@ -80,15 +82,15 @@ from moment m
 join {schema}.destinations t on t.destination_id = $1::integer
 cross join (
     select (select count(*) from due) as found,
-        array_agg(c.position) as positions, array_agg(c.lane) as lanes,
-        array_agg(c.key_hash) as key_hashes, array_agg(c.attempts) as attempts,
+        array_agg(c.position) as positions, array_agg(c.event_id) as event_ids,
+        array_agg(c.lane) as lanes, array_agg(c.key_hash) as key_hashes, array_agg(c.attempts) as attempts,
         array_agg(
             (extract(epoch from (select at from moment) - c.first_attempt_at) * 1000000)::bigint
         ) as first_attempt_ago_us
     from chosen c
 ) f
 union all
-select null, null, null, null, null, null, null, null, null,
+select null, null, null, null, null, null, null, null, null, null,
     e.position, e.event_id, e.envelope, e.envelope_digest, e.payload, e.traceparent, e.tracestate,
     e.headers, e.appended_at
 from runs r

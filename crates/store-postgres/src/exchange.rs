@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use postrider_contract::receipt::Packed;
+use postrider_contract::{EventId, receipt::Packed};
 use postrider_core::{AttemptId, Lane, Position, outcome::bounded_detail};
 use postrider_store::{
     ExchangeError, StoreError,
@@ -214,16 +214,13 @@ impl UnfitParams {
 }
 
 fn read_fetch(fetch: &Fetch, rows: &[Row], exchanged: &mut Exchanged) -> Result<(), StoreError> {
-    let (whole, events): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| {
-        row.try_get::<_, Option<i64>>("found")
-            .is_ok_and(|found| found.is_some())
-    });
-    let [whole] = whole[..] else {
+    // The statement's first branch gives one row, and comes first.
+    let Some((whole, events)) = rows.split_first() else {
         return Err(refused("the destination is not registered"));
     };
     exchanged.now = Some(read::time(whole, "now")?);
     let found: i64 = get(whole, "found")?;
-    exchanged.fetched = read_deliveries(whole, &events)?;
+    exchanged.fetched = read_deliveries(whole, events)?;
     if get(whole, "suspended")? {
         exchanged.exhausted = true;
         return Ok(());
@@ -236,25 +233,28 @@ fn read_fetch(fetch: &Fetch, rows: &[Row], exchanged: &mut Exchanged) -> Result<
     Ok(())
 }
 
-/// Joins the deliveries of a fetch, given as parallel arrays, with their events, by position.
-fn read_deliveries(whole: &Row, events: &[&Row]) -> Result<Vec<Fetched>, StoreError> {
+/// Joins the deliveries of a fetch, given as parallel arrays, with their events. The id is compared
+/// too: no index keeps positions unique over all partitions.
+fn read_deliveries(whole: &Row, events: &[Row]) -> Result<Vec<Fetched>, StoreError> {
     let mut by_position = HashMap::with_capacity(events.len());
-    let columns = EventColumns::of(events.first().copied())?;
+    let columns = EventColumns::of(events.first())?;
     for row in events {
-        by_position.insert(columns.position(row)?, columns.event(row)?);
+        let event = columns.event(row)?;
+        by_position.insert((columns.position(row)?, event.event_id), event);
     }
     let positions = array::<i64>(whole, "positions")?;
+    let event_ids = array::<Uuid>(whole, "event_ids")?;
     let lanes = array::<i16>(whole, "lanes")?;
     let key_hashes = array::<i64>(whole, "key_hashes")?;
     let attempts = array::<i32>(whole, "attempts")?;
     let first_attempts = array::<Option<i64>>(whole, "first_attempt_ago_us")?;
-    let rows = positions.into_iter().zip(lanes).zip(key_hashes);
-    let rows = rows.zip(attempts).zip(first_attempts);
+    let rows = positions.into_iter().zip(event_ids).zip(lanes);
+    let rows = rows.zip(key_hashes).zip(attempts).zip(first_attempts);
     let mut fetched = rows
-        .map(|((((position, lane), key_hash), attempts), ago)| {
+        .map(|(((((position, id), lane), key_hash), attempts), ago)| {
             let position = Position(position);
             let event = by_position
-                .remove(&position)
+                .remove(&(position, EventId(id)))
                 .ok_or_else(|| corrupt(format!("delivery {position} without its event")))?;
             Ok(Fetched {
                 position,

@@ -27,8 +27,9 @@ use crate::{
 
 /// Lines in one transaction: large enough to be fast, small enough to hold no lock for long.
 const LINES_PER_TRANSACTION: usize = 500;
-/// Bytes of one line, so that a file without line breaks cannot fill the memory.
-const LINE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of one payload file or one line, so that a file without end cannot fill the memory. More
+/// is refused, never cut.
+const INPUT_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -153,7 +154,7 @@ fn refusal(error: &AppendError, place: &str) -> Failure {
 fn refused(code: Code, place: &str, what: &str) -> Fault {
     let fix = match code {
         Code::EventTypeUnknown => "correct it, or add the event type and a route and apply them",
-        Code::NoDeliverySet => "run `postrider apply`",
+        Code::NoDeliverySet => "run `postrider apply --yes`",
         Code::EventIdConflict => "give the event an id of its own, or none",
         Code::PayloadTooLarge => "put the content elsewhere, and its address into the event",
         _ => "correct the field",
@@ -233,10 +234,19 @@ fn occurred_at(text: &str) -> Result<Timestamp, String> {
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     open_input(path)?
-        .take(LINE_BYTES_MAX)
+        .take(INPUT_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| unusable(path, &error))?;
+    within_bounds("payload: ", bytes.len())?;
     Ok(bytes)
+}
+
+fn within_bounds(place: &str, bytes: usize) -> Result<(), Failure> {
+    if bytes <= INPUT_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!("it is longer than {INPUT_BYTES_MAX} bytes, the most that is read");
+    Err(refused(Code::PayloadTooLarge, place, &what).into())
 }
 
 fn open_input(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
@@ -278,9 +288,10 @@ async fn bulk(
     loop {
         let mut text = String::new();
         let length = (&mut input)
-            .take(LINE_BYTES_MAX)
+            .take(INPUT_BYTES_MAX as u64 + 1)
             .read_line(&mut text)
             .map_err(|error| unusable(path, &error))?;
+        within_bounds(&at(number + 1), text.len()).map_err(|failure| kept(&summary, failure))?;
         let ended = length == 0;
         if !ended {
             number += 1;
