@@ -151,6 +151,10 @@ impl Relay {
             tokio::select! {
                 biased;
                 () = stop.wait() => break End::Stopped,
+                // Before everything that can keep coming: the lease depends on it.
+                () = clock.sleep_until(machine.next_wakeup()) => {
+                    machine.handle(clock.now(), session::Input::Tick);
+                }
                 Some(input) = calls.join_next() => {
                     let input = input.unwrap_or_else(|error| {
                         warn!(%error, "a store call broke");
@@ -190,9 +194,6 @@ impl Relay {
                         info!("the registry has changed");
                         break End::Reload;
                     }
-                }
-                () = clock.sleep_until(machine.next_wakeup()) => {
-                    machine.handle(clock.now(), session::Input::Tick);
                 }
             }
         };
@@ -415,22 +416,36 @@ impl Relay {
         found: Result<Vec<Problem>, String>,
         running: &mut Running,
     ) {
+        let mut name = destination.to_string();
+        let mut is_news = true;
         self.set_status(|status| {
             if let Some(shown) = status.destinations.iter_mut().find(|d| d.id == destination) {
+                name = format!("{}#{}", shown.name, shown.generation);
+                is_news = shown.preflight != found;
                 shown.preflight = found.clone();
             }
         });
         let refused = match &found {
             Ok(problems) => {
-                for problem in problems {
-                    warn!(%destination, code = problem.code, message = problem.message, "preflight");
+                for problem in problems.iter().filter(|_| is_news) {
+                    warn!(
+                        destination = name,
+                        code = problem.code,
+                        message = problem.message,
+                        "preflight"
+                    );
                 }
                 problems
                     .iter()
                     .any(|problem| problem.severity == Severity::Refused)
             }
             Err(error) => {
-                info!(%destination, error, "the destination cannot be looked at now");
+                if is_news {
+                    warn!(
+                        destination = name,
+                        error, "the destination cannot be looked at now"
+                    );
+                }
                 // Once it was fine, the breaker deals with outages; before, nothing is known.
                 !running.was_fine(destination)
             }
