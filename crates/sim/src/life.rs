@@ -74,8 +74,12 @@ impl Life {
         *self.halt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A crash is for good, whatever else strikes the worker in the same quantum.
     fn set_halt(&self, halt: Halt) {
-        *self.halt.lock().unwrap_or_else(PoisonError::into_inner) = halt;
+        let mut current = self.halt.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current != Halt::Crashed {
+            *current = halt;
+        }
     }
 
     /// Dies here. Never returns.

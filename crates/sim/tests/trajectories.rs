@@ -37,7 +37,9 @@ fn seeds_that_found_something_once() {
     /// What was fetched behind a failure was dropped and then passed over: evidence had closed the
     /// failure before it was written down.
     const PASSED_OVER: u64 = 214_386_510_901_563;
-    for seed in [SPINNING, STALE_READ, PASSED_OVER] {
+    /// A worker crashed and was paused in one quantum, and the pause undid the crash.
+    const CRASH_UNDONE: u64 = 2_110_943;
+    for seed in [SPINNING, STALE_READ, PASSED_OVER, CRASH_UNDONE] {
         check(seed);
     }
 }
