@@ -64,6 +64,11 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
+    /// A committed event.
+    pub(crate) fn event(&self, id: EventId) -> Option<&Committed> {
+        self.committed.get(self.positions.get(&id)?)
+    }
+
     pub(crate) fn key_hash(&self, position: Position) -> Option<i64> {
         self.committed.get(&position).map(|event| event.key_hash)
     }

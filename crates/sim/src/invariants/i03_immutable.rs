@@ -16,10 +16,7 @@ impl Invariant for Immutable {
     }
 
     fn arrived(&mut self, destination: DestinationId, stored: &Stored, truth: &Truth) -> Verdict {
-        let event = truth
-            .positions
-            .get(&stored.event_id)
-            .and_then(|position| truth.committed.get(position));
+        let event = truth.event(stored.event_id);
         ensure(
             event.is_none_or(|event| event.payload == stored.body),
             || {
