@@ -5,6 +5,7 @@
 //! - [`mod@env`]: the servers that `cargo xtask test` shares between all tests; never break those.
 //! - [`FaultProxy`]: a TCP proxy that delays, silences, half-closes and cuts.
 //! - [`Program`]: any other program under test, with the same signals.
+//! - [`Port`]: a port that stays ours, for a server that a test writes itself.
 //! - [`eventually`]: waits for a condition instead of for a time.
 //!
 //! Everything is killed and removed on drop, and also when the test process itself is killed: a
@@ -25,6 +26,7 @@ mod watchdog;
 pub use condition::{eventually, eventually_some};
 pub use nats::Nats;
 pub use pgbouncer::PgBouncer;
+pub use port::Port;
 pub use postgres::Postgres;
 pub use program::Program;
 pub use proxy::FaultProxy;

@@ -23,6 +23,8 @@ pub struct Options {
     pub binary: PathBuf,
     /// Largest payload in bytes; the server's own default (1 MiB) if not set.
     pub max_payload: Option<usize>,
+    /// Where streams are kept; a folder of the server's own if not set.
+    pub store: Option<PathBuf>,
     /// More lines for the configuration file.
     pub config: Vec<String>,
 }
@@ -34,6 +36,7 @@ impl Options {
         Self {
             binary: binary.into(),
             max_payload: None,
+            store: None,
             config: Vec::new(),
         }
     }
@@ -124,6 +127,14 @@ impl Nats {
         format!("nats://127.0.0.1:{}", self.port())
     }
 
+    /// All that it logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.program
+            .stderr()
+            .unwrap_or_else(|error| format!("(no log: {error:#})"))
+    }
+
     /// Asks by the first line that the server sends to each client.
     async fn offers_jetstream(&self) -> Result<bool> {
         let stream = TcpStream::connect(("127.0.0.1", self.port())).await?;
@@ -133,7 +144,8 @@ impl Nats {
     }
 
     fn configure(&self, options: &Options) -> Result<()> {
-        let store = self.program.folder().join("jetstream");
+        let own = || self.program.folder().join("jetstream");
+        let store = options.store.clone().unwrap_or_else(own);
         let mut config = format!(
             "host: 127.0.0.1\nport: {}\njetstream {{ store_dir: \"{}\" }}\n",
             self.port(),

@@ -14,7 +14,7 @@ const TRIES_MAX: u32 = 200;
 
 /// A port that no other test process takes while this lives.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     _lock: File,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Port {
 impl Port {
     /// Takes a free port. The lock file makes it ours among test processes, the trial bind shows
     /// that nobody else listens there.
-    pub(crate) fn take() -> Result<Self> {
+    pub fn take() -> Result<Self> {
         let uid = rustix::process::geteuid().as_raw();
         let folder = std::env::temp_dir().join(format!("postrider-ports-{uid}"));
         std::fs::create_dir_all(&folder)
@@ -46,7 +46,9 @@ impl Port {
         bail!("found no free loopback port in {TRIES_MAX} tries from {FIRST} on");
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// The port.
+    #[must_use]
+    pub fn number(&self) -> u16 {
         self.number
     }
 }

@@ -88,6 +88,14 @@ impl Postgres {
         Ok(())
     }
 
+    /// Immediate shutdown, as `pg_ctl -m immediate`: it drops every connection in the middle of
+    /// whatever it does, and recovers from its log at the next start.
+    pub async fn stop_immediately(&self) -> Result<()> {
+        self.program.quit()?;
+        self.program.wait(STOP_WITHIN).await?;
+        Ok(())
+    }
+
     /// SIGKILL to the server and every backend: a crash, after which it recovers from its log.
     pub async fn kill(&self) -> Result<()> {
         self.program.kill().await

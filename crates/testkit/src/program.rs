@@ -142,6 +142,11 @@ impl Program {
         Ok(kill_process(self.running()?, Signal::INT)?)
     }
 
+    /// SIGQUIT, and nothing more.
+    pub fn quit(&self) -> Result<()> {
+        Ok(kill_process(self.running()?, Signal::QUIT)?)
+    }
+
     /// SIGKILL to it and its children, and waits until none is left, so that it can be started
     /// again at once.
     pub async fn kill(&self) -> Result<()> {
