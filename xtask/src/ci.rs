@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use crate::run::{read, run, succeeds};
-use crate::{test, tidy, workspace};
+use crate::{test, tidy, torture, workspace};
 
 /// Every check. Changes no tracked file, and fails if one changed.
 pub(crate) fn run_all() -> Result<ExitCode> {
@@ -30,6 +30,7 @@ pub(crate) fn run_all() -> Result<ExitCode> {
     })?;
     step("dependencies", dependencies)?;
     step("simulator", simulator)?;
+    step("torture", || torture::gate(&head()?))?;
     let mut code = ExitCode::SUCCESS;
     step("test", || {
         code = test::run(&[])?;
@@ -56,16 +57,11 @@ pub(crate) fn fix() -> Result<()> {
 fn simulator() -> Result<()> {
     /// About a minute on two cores.
     const TRAJECTORIES: &str = "50000";
-    let mut head = Command::new("git");
-    let head = read(
-        head.args(["rev-parse", "HEAD"])
-            .current_dir(workspace::root()?),
-    )?;
     let simulator = ["run", "--package", "postrider-sim", "--locked", "--quiet"];
     run(cargo()?
         .args(simulator)
         .args(["--", "gate", "--trajectories", TRAJECTORIES])
-        .args(["--from", head.trim()]))?;
+        .args(["--from", &head()?]))?;
     run(cargo()?
         .args(simulator)
         .args(["--features", "mutations", "--", "mutations"]))?;
@@ -73,6 +69,16 @@ fn simulator() -> Result<()> {
     run(cargo()?
         .args(shrinking)
         .args(["--features", "mutations", "--test", "mutations"]))
+}
+
+/// The hash of the commit that is checked.
+fn head() -> Result<String> {
+    let mut head = Command::new("git");
+    let head = read(
+        head.args(["rev-parse", "HEAD"])
+            .current_dir(workspace::root()?),
+    )?;
+    Ok(head.trim().to_owned())
 }
 
 /// Licences, sources and duplicates of what we depend on. Advisories need a database that not

@@ -12,6 +12,7 @@ mod services;
 mod test;
 mod tidy;
 mod tools;
+mod torture;
 mod workspace;
 
 use std::process::ExitCode;
@@ -26,13 +27,16 @@ cargo xtask TASK
                runner, only the tests that they select
   services     start the same servers for development, print the variables that tests read, and
                stay until Ctrl-C, SIGTERM or the end of standard input
+  torture WORLD [ARGS]
+               run real relays under faults and audit every event: postgres-jetstream or
+               sqlite-webhook, --seed, --minutes, --json
   tidy         check the rules that no compiler checks
-  ci           format, tidy, clippy, docs, dependencies, test: all that must pass; changes nothing
+  ci           format, tidy, clippy, docs, dependencies, simulator, torture, test: all that must pass; changes nothing
   fix          apply what clippy and the formatter can fix by themselves
 ";
 
 /// The tasks, for the check of what the README tells people to run.
-const TASKS: [&str; 5] = ["test", "services", "tidy", "ci", "fix"];
+const TASKS: [&str; 6] = ["test", "services", "torture", "tidy", "ci", "fix"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,12 +54,13 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode> {
         print!("{HELP}");
         return Ok(ExitCode::FAILURE);
     };
-    if task != "test" && !rest.is_empty() {
+    if !["test", "torture"].contains(&task.as_str()) && !rest.is_empty() {
         bail!("`{task}` takes no arguments, but got: {}", rest.join(" "));
     }
     match task.as_str() {
         "test" => test::run(rest),
         "services" => services::run().map(|()| ExitCode::SUCCESS),
+        "torture" => torture::once(rest),
         "tidy" => tidy::run().map(|()| ExitCode::SUCCESS),
         "ci" => ci::run_all(),
         "fix" => ci::fix().map(|()| ExitCode::SUCCESS),

@@ -99,10 +99,12 @@ fn system_packages() -> Result<()> {
 
 fn missing_system_packages() -> Vec<&'static str> {
     let python_with_pip = || succeeds(Command::new("python3").args(["-m", "pip", "--version"]));
-    let needed: [(&str, bool); 7] = [
+    let needed: [(&str, bool); 8] = [
         ("postgresql", has_postgres()),
         ("pgbouncer", find("pgbouncer").is_some()),
         ("nats-server", find("nats-server").is_some()),
+        // Steps the clock of single processes; its program alone is in PATH.
+        ("faketime", find("faketime").is_some()),
         ("nodejs", find("node").is_some()),
         ("npm", find("npm").is_some()),
         ("python3", find("python3").is_some()),

@@ -54,14 +54,27 @@ fn allowed(from: &str, to: &str, reach: Reach) -> Option<bool> {
             PORTS.contains(&to) || is_memory(to) || to == "postrider-testkit"
         }
         "postrider-sim" => to == "postrider-relay" || PORTS.contains(&to) || is_memory(to),
-        "postrider-cli" => to != "postrider-bench" && to != "xtask" && !is_test_only(to),
-        "postrider-bench" => to != "postrider-cli" && to != "xtask",
+        "postrider-cli" => !is_a_program(to) && !is_test_only(to),
+        "postrider-bench" => !is_a_program(to),
+        // It knows the program under test from outside only.
+        "postrider-torture" => ["postrider", "postrider-testkit"].contains(&to),
         "xtask" => to == "postrider-testkit",
         store if store.starts_with("postrider-store-") => STORE.contains(&to),
         transport if transport.starts_with("postrider-transport-") => TRANSPORT.contains(&to),
         _ => return None,
     };
     Some(normal || (reach == Reach::Dev && allowed_in_tests(from, to)))
+}
+
+/// Nothing depends on these.
+fn is_a_program(name: &str) -> bool {
+    [
+        "postrider-cli",
+        "postrider-bench",
+        "postrider-torture",
+        "xtask",
+    ]
+    .contains(&name)
 }
 
 fn is_test_only(name: &str) -> bool {
@@ -179,6 +192,9 @@ mod tests {
         check("postrider-cli", "postrider-testkit", Normal, false);
         check("postrider-cli", "postrider-testkit", Dev, true);
         check("postrider-bench", "postrider-cli", Normal, false);
+        check("postrider-cli", "postrider-torture", Normal, false);
+        check("postrider-torture", "postrider-testkit", Normal, true);
+        check("postrider-torture", "postrider-relay", Normal, false);
         check("postrider", "postrider", Dev, true);
         check("postrider-testkit", "postrider-core", Normal, false);
         check("postrider-new", "postrider-core", Normal, false);
