@@ -4,6 +4,7 @@
 //! - [`Postgres`], [`PgBouncer`], [`Nats`]: private servers that a test may break.
 //! - [`mod@env`]: the servers that `cargo xtask test` shares between all tests; never break those.
 //! - [`FaultProxy`]: a TCP proxy that delays, silences, half-closes and cuts.
+//! - [`SmallDisk`]: a disk that can be filled up, where mounting is permitted.
 //! - [`Program`]: any other program under test, with the same signals.
 //! - [`Port`]: a port that stays ours, for a server that a test writes itself.
 //! - [`eventually`]: waits for a condition instead of for a time.
@@ -18,12 +19,14 @@ pub mod proxy;
 
 mod account;
 mod condition;
+mod disk;
 mod pgbouncer;
 mod port;
 mod program;
 mod watchdog;
 
 pub use condition::{eventually, eventually_some};
+pub use disk::SmallDisk;
 pub use nats::Nats;
 pub use pgbouncer::PgBouncer;
 pub use port::Port;

@@ -31,7 +31,11 @@ if [ "$pid" -gt 0 ]; then
     kill -KILL $victims
 fi
 case $1 in
-    */postrider-test-*) rm -rf -- "$1" ;;
+    */postrider-test-*)
+        # If it is a disk of its own.
+        umount -l "$1" 2>/dev/null
+        rm -rf -- "$1"
+        ;;
 esac
 "#;
 

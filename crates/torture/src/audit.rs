@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::evidence::Evidence;
+use crate::{evidence::Evidence, made};
 
 /// Shown of each check that failed.
 const EXAMPLES_MAX: usize = 5;
@@ -244,13 +244,16 @@ fn unfounded(evidence: &Evidence, index: &Index<'_>) -> Vec<String> {
     let wrong = evidence.database.receipts.iter().filter(|receipt| {
         let place: Obligation<'_> = (&receipt.destination, receipt.event);
         let copies = index.arrived.get(&place);
-        !copies.is_some_and(|copies| receipt.number.is_none() || copies.contains(&receipt.number))
+        let there = |copies: &Vec<_>| receipt.number.is_none() || copies.contains(&receipt.number);
+        let stream = receipt.stream.as_ref();
+        !copies.is_some_and(there)
+            || stream.is_some_and(|stream| made::destination_of(stream) != receipt.destination)
     });
     wrong
         .map(|receipt| {
             format!(
-                "the receipt of {} to {} points to {:?}, where it is not",
-                receipt.event, receipt.destination, receipt.number
+                "the receipt of {} to {} points to {:?} {:?}, where it is not",
+                receipt.event, receipt.destination, receipt.stream, receipt.number
             )
         })
         .collect()

@@ -5,7 +5,6 @@ mod audit;
 mod clock;
 mod consumer;
 mod digest;
-mod disk;
 mod evidence;
 mod fault;
 mod journal;

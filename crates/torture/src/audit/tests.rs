@@ -36,6 +36,7 @@ fn whole() -> Evidence {
         evidence.database.receipts.push(Receipt {
             event: id(number),
             destination: FIRST.to_owned(),
+            stream: Some(made::stream_of(FIRST)),
             number: Some(number as u64),
             of_an_attempt: true,
         });
@@ -148,6 +149,9 @@ fn receipts_missing_doubled_unasked_and_made_up() {
     check(elsewhere, &[ONE, "receipts of no message"]);
     let made_up = |evidence: &mut Evidence| evidence.database.receipts[0].number = Some(3);
     check(made_up, &["receipts of no message"]);
+    let another_stream =
+        |evidence: &mut Evidence| evidence.database.receipts[0].stream = Some("X".to_owned());
+    check(another_stream, &["receipts of no message"]);
     let unattempted = |evidence: &mut Evidence| evidence.database.receipts[0].of_an_attempt = false;
     check(unattempted, &["receipts of no attempt"]);
 }

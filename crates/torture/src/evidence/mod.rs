@@ -48,6 +48,8 @@ pub(crate) struct Database {
 pub(crate) struct Receipt {
     pub(crate) event: Uuid,
     pub(crate) destination: String,
+    /// The stream that it names, if it names one.
+    pub(crate) stream: Option<String>,
     /// Where the destination says that it put the event, if it says so.
     pub(crate) number: Option<u64>,
     /// Its attempt is registered, for this destination and with this event.

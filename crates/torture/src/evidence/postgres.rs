@@ -11,7 +11,7 @@ const RECEIPTS: &str = "\
         select from postrider.attempts a
         cross join lateral unnest(a.run_starts, a.run_lengths) run(first, length)
         where a.attempt_id = r.attempt_id and a.destination_id = r.destination_id
-            and r.position >= run.first and r.position < run.first + run.length)
+            and r.position >= run.first and r.position < run.first + run.length), r.shared ->> 'stream'
     from postrider.receipts r";
 const OPEN: &str = "\
     select format('%s to %s: %s, %s attempts, since %s', d.event_id, d.destination, d.state, \
@@ -61,6 +61,7 @@ pub(crate) async fn database(client: &Client) -> Result<Database> {
         found.receipts.push(Receipt {
             event: row.try_get(0)?,
             destination: row.try_get(1)?,
+            stream: row.try_get(4)?,
             number: row
                 .try_get::<_, Option<i64>>(2)?
                 .map(u64::try_from)

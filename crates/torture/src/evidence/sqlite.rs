@@ -82,6 +82,7 @@ pub(crate) fn database(file: &Path) -> Result<Database> {
         found.receipts.push(Receipt {
             event: event.parse::<Uuid>()?,
             destination: row.get(1)?,
+            stream: None,
             number: row
                 .get::<_, Option<i64>>(2)?
                 .map(u64::try_from)

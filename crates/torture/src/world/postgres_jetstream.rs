@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use async_nats::jetstream;
-use postrider_testkit::{FaultProxy, Nats, Postgres, Program, eventually, nats};
+use postrider_testkit::{FaultProxy, Nats, Postgres, Program, SmallDisk, eventually, nats};
 use tokio::{
     sync::{OnceCell, watch},
     task::JoinHandle,
@@ -23,7 +23,6 @@ use tokio::{
 use super::{Given, Struck, WITHIN, World, link, relays::Relays};
 use crate::{
     consumer::{self, Moment},
-    disk::SmallDisk,
     evidence::{self, Evidence, postgres::count},
     fault::{self, Kind, Track},
     journal::Journal,

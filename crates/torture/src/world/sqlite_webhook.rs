@@ -3,12 +3,11 @@
 use std::{path::PathBuf, process::Command, sync::Arc};
 
 use anyhow::{Context as _, Result};
-use postrider_testkit::{FaultProxy, Port, Program, eventually};
+use postrider_testkit::{FaultProxy, Port, Program, SmallDisk, eventually};
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle, time::sleep};
 
 use super::{Given, Struck, WITHIN, World, link, relays::Relays};
 use crate::{
-    disk::SmallDisk,
     evidence::{self, Evidence, sqlite::count},
     fault::{self, Kind, Track},
     made::{self, FIRST, SECOND},
