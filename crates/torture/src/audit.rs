@@ -1,6 +1,8 @@
 //! Compares what the writers committed with what the stores say. It knows no store, and each check
 //! can fail: the tests show it.
 
+pub(crate) mod order;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -51,7 +53,7 @@ pub(crate) fn audit(evidence: &Evidence) -> Vec<Check> {
         Check::new("not exactly one receipt", receipts(evidence, &index)),
         Check::new("receipts of no attempt", unattempted(evidence)),
         Check::new("receipts of no message", unfounded(evidence, &index)),
-        Check::new("key order", disorder(evidence)),
+        Check::new("key order", order::broken(evidence)),
         Check::new("effects not exactly once", effects(evidence, &index)),
         Check::new("open deliveries", database.open_deliveries.clone()),
         Check::new("open attempts", open_attempts),
@@ -166,11 +168,8 @@ fn copies(evidence: &Evidence, judge: impl Fn(&str, Uuid) -> Option<String>) -> 
 /// I3 and I12: one id, one content, wherever it is.
 fn second_identities(evidence: &Evidence) -> Vec<String> {
     let committed = &evidence.known.committed;
-    let stored = evidence
-        .database
-        .events
-        .iter()
-        .map(|(id, digest)| ("the database", *id, *digest));
+    let stored = evidence.database.events.iter();
+    let stored = stored.map(|(id, stored)| ("the database", *id, stored.digest));
     let arrived = evidence
         .arrivals
         .iter()
@@ -257,33 +256,6 @@ fn unfounded(evidence: &Evidence, index: &Index<'_>) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// I15: the first copies of a key's events are in the order of their commits.
-fn disorder(evidence: &Evidence) -> Vec<String> {
-    let mut broken = Vec::new();
-    for (destination, arrivals) in &evidence.arrivals {
-        let mut seen = BTreeSet::new();
-        let mut latest = BTreeMap::<&str, u64>::new();
-        for arrival in arrivals {
-            let Some(event) = evidence.known.committed.get(&arrival.event) else {
-                continue;
-            };
-            if !seen.insert(arrival.event) {
-                continue;
-            }
-            match latest.get(event.key.as_str()) {
-                Some(before) if *before > event.turn => broken.push(format!(
-                    "{} (key {}, turn {}) came to {destination} after turn {before}",
-                    arrival.event, event.key, event.turn
-                )),
-                Some(_) | None => {
-                    latest.insert(&event.key, event.turn);
-                }
-            }
-        }
-    }
-    broken
 }
 
 /// I14, where there were consumers.

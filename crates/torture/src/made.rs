@@ -29,6 +29,15 @@ pub(crate) const ROUTES: [Route; 3] = [
     },
 ];
 
+/// The order that each destination promises. The first may have several of a key in flight, the
+/// second has one.
+pub(crate) const ORDERINGS: [(&str, &str); 2] = [(FIRST, "key"), (SECOND, "strict")];
+
+/// Where the transport keeps the order of what it is given.
+pub(crate) fn may_have_many_in_flight(destination: &str) -> bool {
+    ORDERINGS.contains(&(destination, "key"))
+}
+
 /// The event types and their routes, as a relay's configuration has them.
 pub(crate) fn routes() -> String {
     let tables = ROUTES.iter().map(|route| {

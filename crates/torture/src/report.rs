@@ -35,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) codes: BTreeMap<String, u64>,
     pub(crate) destinations: BTreeMap<String, Copies>,
     pub(crate) redeliveries_to_consumers: Option<u64>,
+    /// Events that came after a later one of their key where that is permitted.
+    pub(crate) overtaken_unseen: u64,
     pub(crate) relays_ended_by_themselves: u64,
 }
 

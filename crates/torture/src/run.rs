@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    audit::audit,
+    audit::{audit, order::overtaken_unseen},
     fault::Kind,
     report::{Report, copies},
     schedule::{self, Course},
@@ -116,10 +116,11 @@ async fn whole<W: World>(given: &Given) -> Result<Report> {
         codes: std::mem::take(&mut evidence.database.codes),
         destinations: copies(&evidence),
         redeliveries_to_consumers: evidence.consumed.as_ref().map(|one| one.redeliveries),
+        overtaken_unseen: overtaken_unseen(&evidence),
         relays_ended_by_themselves: world.ended_by_themselves(),
     };
     if !report.passes() {
-        keep_logs(given.seed, &world)?;
+        keep_logs(&world, &report).await?;
     }
     Ok(report)
 }
@@ -177,12 +178,26 @@ impl Story {
 }
 
 /// For whoever looks for the cause.
-fn keep_logs<W: World>(seed: u64, world: &W) -> Result<()> {
+async fn keep_logs<W: World>(world: &W, report: &Report) -> Result<()> {
+    let seed = report.seed;
     let folder = std::env::temp_dir().join(format!("postrider-torture-{}-{seed}", W::NAME));
     std::fs::create_dir_all(&folder)?;
     for (name, text) in world.logs() {
         std::fs::write(folder.join(format!("{name}.log")), text)?;
     }
+    let mut stories = String::new();
+    for example in report.audit.iter().flat_map(|check| &check.examples) {
+        stories += &format!("{example}\n");
+        for event in example
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+        {
+            for line in world.story(event).await? {
+                stories += &format!("    {event}: {line}\n");
+            }
+        }
+    }
+    std::fs::write(folder.join("stories.txt"), stories)?;
     tell(&format!("the logs are kept in {}", folder.display()));
     Ok(())
 }

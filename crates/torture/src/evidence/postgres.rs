@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use tokio_postgres::Client;
+use uuid::Uuid;
 
-use super::{Consumed, Counts, Database, Receipt};
+use super::{Consumed, Counts, Database, Receipt, Stored};
 use crate::{digest::Sha256, made};
 
 const RECEIPTS: &str = "\
@@ -13,6 +14,38 @@ const RECEIPTS: &str = "\
         where a.attempt_id = r.attempt_id and a.destination_id = r.destination_id
             and r.position >= run.first and r.position < run.first + run.length), r.shared ->> 'stream'
     from postrider.receipts r";
+/// The server must have been started with `track_commit_timestamp`.
+const EVENTS: &str = "\
+    select event_id, payload, position,
+        (extract(epoch from pg_xact_commit_timestamp(xmin)) * 1000000)::bigint
+    from postrider.events";
+const FIRST_ATTEMPTS: &str = "\
+    select d.name, e.event_id,
+        (extract(epoch from min(a.registered_at)) * 1000000)::bigint
+    from postrider.attempts a
+    join postrider.destinations d using (destination_id)
+    cross join lateral unnest(a.run_starts, a.run_lengths) run(first, length)
+    join postrider.events e
+        on e.position >= run.first and e.position < run.first + run.length
+    group by d.name, e.event_id";
+const STORY: &str = "\
+    select format('position %s, committed %s; ', e.position, pg_xact_commit_timestamp(e.xmin)) ||
+        format('attempt %s to %s of %s, registered %s; ', left(a.attempt_id::text, 8), d.name,
+            s.owner, a.registered_at) ||
+        format('it ended as %s at %s; ', f.reason, f.finished_at) ||
+        coalesce(x.outcome || ' ' || x.code || ' ' || x.detail, 'no exception')
+    from postrider.events e
+    join postrider.attempts a
+        on int8range(a.first_position, a.last_position, '[]') @> e.position
+    join postrider.destinations d using (destination_id)
+    join postrider.sessions s using (session_id)
+    left join postrider.attempt_finishes f using (attempt_id)
+    left join postrider.attempt_exceptions x
+        on x.attempt_id = a.attempt_id and x.position = e.position
+    where e.event_id = $1 and exists (
+        select from unnest(a.run_starts, a.run_lengths) run(first, length)
+        where e.position >= run.first and e.position < run.first + run.length)
+    order by a.registered_at";
 const OPEN: &str = "\
     select format('%s to %s: %s, %s attempts, since %s', d.event_id, d.destination, d.state, \
         d.attempts, d.available_at)
@@ -47,10 +80,18 @@ pub(crate) async fn database(client: &Client) -> Result<Database> {
     for row in client.query(own, &[]).await? {
         found.transactions.insert(row.try_get(0)?);
     }
-    let events = "select event_id, payload from postrider.events";
-    for row in client.query(events, &[]).await? {
+    for row in client.query(EVENTS, &[]).await? {
         let payload: &[u8] = row.try_get(1)?;
-        found.events.insert(row.try_get(0)?, Sha256::of(payload));
+        let stored = Stored {
+            digest: Sha256::of(payload),
+            position: row.try_get(2)?,
+            committed_at: row.try_get(3)?,
+        };
+        found.events.insert(row.try_get(0)?, stored);
+    }
+    for row in client.query(FIRST_ATTEMPTS, &[]).await? {
+        let obligation = (row.try_get(0)?, row.try_get(1)?);
+        found.first_attempts.insert(obligation, row.try_get(2)?);
     }
     let codes = "select code, count(*) from postrider.attempt_exceptions group by code";
     for row in client.query(codes, &[]).await? {
@@ -100,4 +141,10 @@ pub(crate) async fn consumed(client: &Client) -> Result<Consumed> {
         *consumed.effects.entry((destination, event)).or_default() += 1;
     }
     Ok(consumed)
+}
+
+/// What happened to an event, in order.
+pub(crate) async fn story(client: &Client, event: Uuid) -> Result<Vec<String>> {
+    let rows = client.query(STORY, &[&event]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }

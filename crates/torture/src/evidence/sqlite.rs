@@ -6,7 +6,7 @@ use anyhow::Result;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::{Counts, Database, Receipt};
+use super::{Counts, Database, Receipt, Stored};
 use crate::digest::Sha256;
 
 const RECEIPTS: &str = "\
@@ -61,12 +61,19 @@ pub(crate) fn database(file: &Path) -> Result<Database> {
     for id in texts(&connection, own)? {
         found.transactions.insert(id.parse()?);
     }
-    let mut events = connection.prepare("select event_id, payload from postrider_events")?;
+    let mut events =
+        connection.prepare("select event_id, payload, position from postrider_events")?;
     let mut rows = events.query([])?;
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
         let payload: Vec<u8> = row.get(1)?;
-        found.events.insert(id.parse()?, Sha256::of(&payload));
+        let stored = Stored {
+            digest: Sha256::of(&payload),
+            position: row.get(2)?,
+            // One writer at a time.
+            committed_at: None,
+        };
+        found.events.insert(id.parse()?, stored);
     }
     let codes = "select code, count(*) from postrider_attempt_exceptions group by code";
     let mut codes = connection.prepare(codes)?;
@@ -111,4 +118,25 @@ fn counts(connection: &Connection) -> Result<Counts> {
         )?,
         duplicate_receipts: of("duplicate_receipts")?,
     })
+}
+
+/// What happened to an event, in order.
+pub(crate) fn story(file: &Path, event: Uuid) -> Result<Vec<String>> {
+    let story = "\
+        select format('%d attempt %s of %s, registered; it ended as %s at %d; %s', a.registered_at,
+            substr(a.attempt_id, 1, 8), s.owner, f.reason, f.finished_at,
+            coalesce(x.outcome || ' ' || x.code || ' ' || x.detail, 'no exception'))
+        from postrider_events e
+        join postrider_attempt_runs r on e.position >= r.first and e.position < r.first + r.length
+        join postrider_attempts a using (attempt)
+        join postrider_sessions s using (session_id)
+        left join postrider_attempt_finishes f using (attempt)
+        left join postrider_attempt_exceptions x
+            on x.attempt = a.attempt and x.position = e.position
+        where e.event_id = ?1
+        order by a.registered_at";
+    let connection = open(file)?;
+    let mut statement = connection.prepare(story)?;
+    let lines = statement.query_map([event.to_string()], |row| row.get(0))?;
+    Ok(lines.collect::<Result<_, _>>()?)
 }

@@ -9,6 +9,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use tokio::{sync::watch, task::JoinHandle};
+use uuid::Uuid;
 
 use crate::{evidence::Evidence, fault::Track, journal::Journal, schedule::Strike};
 
@@ -62,6 +63,9 @@ pub(crate) trait World: Sized {
 
     /// What the stores say, without the writers' log.
     async fn evidence(&self) -> Result<Evidence>;
+
+    /// What the database tells about an event, for whoever looks for a cause.
+    async fn story(&self, event: Uuid) -> Result<Vec<String>>;
 
     /// How often relays ended though nobody ended them, such as at a start without a database.
     fn ended_by_themselves(&self) -> u64;

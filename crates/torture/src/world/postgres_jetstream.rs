@@ -19,6 +19,7 @@ use tokio::{
     task::JoinHandle,
     time::sleep,
 };
+use uuid::Uuid;
 
 use super::{Given, Struck, WITHIN, World, link, relays::Relays};
 use crate::{
@@ -76,7 +77,7 @@ impl World for PostgresJetStream {
             ..nats::Options::new(&given.nats_server)
         })
         .await?;
-        let postgres = Postgres::start().await?;
+        let postgres = Postgres::start_with(&["track_commit_timestamp = on"]).await?;
         let database = postgres.create_database().await?;
         let link = async |port| FaultProxy::to_port(port).await;
         let store_links = [link(postgres.port()).await?, link(postgres.port()).await?];
@@ -242,6 +243,10 @@ impl World for PostgresJetStream {
         Ok(evidence)
     }
 
+    async fn story(&self, event: Uuid) -> Result<Vec<String>> {
+        evidence::postgres::story(&connect(&self.database).await?, event).await
+    }
+
     fn ended_by_themselves(&self) -> u64 {
         self.relays.all().map(|relay| relay.ended_by_itself()).sum()
     }
@@ -356,7 +361,7 @@ fn configuration(broker_port: u16) -> String {
          api_timeout = \"1s\"\n\
          ping_interval = \"1s\"\n"
     );
-    for (destination, ordering) in [(FIRST, "key"), (SECOND, "strict")] {
+    for (destination, ordering) in made::ORDERINGS {
         let stream = made::stream_of(destination);
         text += &format!(
             "[destinations.{destination}]\n\

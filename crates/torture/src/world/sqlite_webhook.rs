@@ -5,12 +5,13 @@ use std::{path::PathBuf, process::Command, sync::Arc};
 use anyhow::{Context as _, Result};
 use postrider_testkit::{FaultProxy, Port, Program, SmallDisk, eventually};
 use tokio::{net::TcpStream, sync::watch, task::JoinHandle, time::sleep};
+use uuid::Uuid;
 
 use super::{Given, Struck, WITHIN, World, link, relays::Relays};
 use crate::{
     evidence::{self, Evidence, sqlite::count},
     fault::{self, Kind, Track},
-    made::{self, FIRST, SECOND},
+    made,
     receiver::{self, Manner},
     relay::Configured,
     schedule::Strike,
@@ -150,6 +151,10 @@ impl World for SqliteWebhook {
         })
     }
 
+    async fn story(&self, event: Uuid) -> Result<Vec<String>> {
+        evidence::sqlite::story(&self.file(), event)
+    }
+
     fn ended_by_themselves(&self) -> u64 {
         self.relays.all().map(|relay| relay.ended_by_itself()).sum()
     }
@@ -234,7 +239,7 @@ fn configuration(port: u16) -> String {
          allow_plain_http = true\n\
          allow_networks = [\"127.0.0.0/8\"]\n"
     );
-    for (destination, ordering) in [(FIRST, "key"), (SECOND, "strict")] {
+    for (destination, ordering) in made::ORDERINGS {
         text += &format!(
             "[destinations.{destination}]\n\
              connection = \"hook\"\n\
