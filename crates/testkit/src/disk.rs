@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use crate::watchdog::Watchdog;
 
 /// Holds what tests store. It takes memory only as it is used.
-const MEGABYTES: u32 = 256;
-const BLOCK: usize = 64 * 1024;
+const MEGABYTES: u32 = 128;
+const BLOCK: usize = 1024 * 1024;
 
 /// A folder that is a disk of its own where mounting is permitted, and else just a folder.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl SmallDisk {
     pub fn fill(&self) -> Result<()> {
         ensure!(self.mounted, "this folder is no disk of its own");
         let mut file = File::create(self.filler())?;
-        let block = [0; BLOCK];
+        let block = vec![0; BLOCK];
         for length in [BLOCK, 1] {
             loop {
                 match file.write(&block[..length]) {

@@ -174,10 +174,9 @@ impl Report {
         if let Some(count) = self.redeliveries_to_consumers {
             line("redeliveries to consumers", count)?;
         }
-        line(
-            "relays that ended by themselves",
-            self.relays_ended_by_themselves,
-        )?;
+        let ended = self.relays_ended_by_themselves;
+        line("overtaken before they were seen", self.overtaken_unseen)?;
+        line("relays that ended by themselves", ended)?;
         writeln!(f)
     }
 

@@ -16,7 +16,7 @@ use async_nats::jetstream;
 use postrider_testkit::{FaultProxy, Nats, Postgres, Program, SmallDisk, eventually, nats};
 use tokio::{
     sync::{OnceCell, watch},
-    task::JoinHandle,
+    task::{JoinHandle, block_in_place},
     time::sleep,
 };
 use uuid::Uuid;
@@ -336,7 +336,7 @@ impl PostgresJetStream {
         if !self.disk.can_be_filled() {
             return Ok(Struck::LeftOut("mounting a small disk is not permitted"));
         }
-        self.disk.fill()?;
+        block_in_place(|| self.disk.fill())?;
         sleep(strike.lasts).await;
         self.disk.free()?;
         self.broker.kill().await?;

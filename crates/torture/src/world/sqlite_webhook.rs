@@ -4,7 +4,12 @@ use std::{path::PathBuf, process::Command, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use postrider_testkit::{FaultProxy, Port, Program, SmallDisk, eventually};
-use tokio::{net::TcpStream, sync::watch, task::JoinHandle, time::sleep};
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    task::{JoinHandle, block_in_place},
+    time::sleep,
+};
 use uuid::Uuid;
 
 use super::{Given, Struck, WITHIN, World, link, relays::Relays};
@@ -113,7 +118,7 @@ impl World for SqliteWebhook {
                 if !self.disk.can_be_filled() {
                     return Ok(Struck::LeftOut("mounting a small disk is not permitted"));
                 }
-                self.disk.fill()?;
+                block_in_place(|| self.disk.fill())?;
                 sleep(strike.lasts).await;
                 self.disk.free()?;
             }
