@@ -6,8 +6,10 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 
 use crate::fault::{Kind, Part, Track};
 
-/// The share of the time in which faults strike. The rest is for what they left behind.
+/// The least share of the time in which faults strike. The rest is for what they left behind.
 const STRIKING: f64 = 0.7;
+/// More than this is not needed for the rest.
+const REST_MAX: Duration = Duration::from_secs(60);
 /// Between the beginnings of two faults of a track, in a run that is long enough. Below, a track
 /// would hardly ever be whole; above, a long run would only be slower.
 const SPACING_MAX: Duration = Duration::from_secs(9);
@@ -56,7 +58,7 @@ impl fmt::Display for Strike {
 /// Every kind strikes at least once, however short the time: a track whose faults do not fit goes
 /// on for as long as they take.
 pub(crate) fn draw(seed: u64, time: Duration, tracks: &[Track]) -> Vec<Course> {
-    let striking = time.mul_f64(STRIKING);
+    let striking = time.mul_f64(STRIKING).max(time.saturating_sub(REST_MAX));
     let courses = tracks.iter().zip(1_u64..).map(|(track, number)| {
         // A stream of its own, so that a fault more in one track changes no other.
         let mut rng = StdRng::seed_from_u64(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9)));
