@@ -53,6 +53,9 @@ struct Run {
     seed: Option<u64>,
     #[arg(long, default_value_t = 2.0)]
     minutes: f64,
+    /// Only this kind of fault, at its times; may be given more than once, and `none` is none
+    #[arg(long, value_name = "KIND")]
+    only: Vec<String>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -97,6 +100,7 @@ impl Run {
         Ok(Given {
             seed: self.seed.unwrap_or_else(rand::random),
             time: Duration::from_secs_f64(self.minutes * 60.0),
+            only: self.only.clone(),
             postrider,
             nats_server: self.nats_server.clone(),
             journal: Arc::new(Journal::default()),

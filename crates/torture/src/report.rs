@@ -22,6 +22,8 @@ pub(crate) struct Report {
     pub(crate) world: &'static str,
     pub(crate) seed: u64,
     pub(crate) minutes: f64,
+    /// The names of the only faults; empty: all.
+    pub(crate) only: Vec<String>,
     pub(crate) faults: BTreeMap<Kind, Tally>,
     /// What was still open when the wait ended.
     pub(crate) not_drained: Option<String>,
@@ -79,9 +81,11 @@ impl Report {
             world,
             seed,
             minutes,
+            only,
             ..
         } = self;
-        format!("cargo xtask torture {world} --seed {seed} --minutes {minutes}")
+        let only: String = only.iter().map(|name| format!(" --only {name}")).collect();
+        format!("cargo xtask torture {world} --seed {seed} --minutes {minutes}{only}")
     }
 }
 

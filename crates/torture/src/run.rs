@@ -63,7 +63,11 @@ pub(crate) async fn run<W: World>(given: &Given) -> Result<Report> {
 }
 
 async fn whole<W: World>(given: &Given) -> Result<Report> {
-    let courses = schedule::draw(given.seed, given.time, W::TRACKS);
+    let mut courses = schedule::draw(given.seed, given.time, W::TRACKS);
+    if !given.only.is_empty() {
+        schedule::keep_only(&mut courses, &given.only)
+            .with_context(|| format!("--only {:?}: not all are faults of this run", given.only))?;
+    }
     tell(&format!("seed {}, {} s", given.seed, given.time.as_secs()));
     for Course { track, strikes } in &courses {
         tell(&format!("{track}:"));
@@ -81,6 +85,9 @@ async fn whole<W: World>(given: &Given) -> Result<Report> {
             join_all(courses.iter().map(|course| follow(&world, course, &story))).await;
             world.heal().await.context("healing")?;
             story.tell("all faults are over");
+            // Not before the time of faults is over, where some were left out.
+            let striking = schedule::striking(given.time);
+            sleep_until(story.start + striking).await;
             sleep(AFTER_THE_FAULTS).await;
             stop.send_replace(true);
             for writer in writers {
@@ -103,6 +110,7 @@ async fn whole<W: World>(given: &Given) -> Result<Report> {
         world: W::NAME,
         seed: given.seed,
         minutes: given.time.as_secs_f64() / 60.0,
+        only: given.only.clone(),
         faults: story
             .tallies
             .into_inner()

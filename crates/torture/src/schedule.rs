@@ -16,6 +16,9 @@ const SPACING_MAX: Duration = Duration::from_secs(9);
 /// How long a fault lasts: shorter than the deadlines of a send to longer than them.
 const LASTS_MS: std::ops::Range<u64> = 200..2_500;
 
+/// Instead of the name of a kind.
+pub(crate) const NO_KIND: &str = "none";
+
 /// One fault at its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Strike {
@@ -58,13 +61,36 @@ impl fmt::Display for Strike {
 /// Every kind strikes at least once, however short the time: a track whose faults do not fit goes
 /// on for as long as they take.
 pub(crate) fn draw(seed: u64, time: Duration, tracks: &[Track]) -> Vec<Course> {
-    let striking = time.mul_f64(STRIKING).max(time.saturating_sub(REST_MAX));
+    let striking = striking(time);
     let courses = tracks.iter().zip(1_u64..).map(|(track, number)| {
         // A stream of its own, so that a fault more in one track changes no other.
         let mut rng = StdRng::seed_from_u64(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9)));
         course(&mut rng, striking, track)
     });
     courses.collect()
+}
+
+/// The part of a run in which faults strike.
+pub(crate) fn striking(time: Duration) -> Duration {
+    time.mul_f64(STRIKING).max(time.saturating_sub(REST_MAX))
+}
+
+/// Leaves out all but some kinds, by name, and changes nothing else: a story is easier to read with
+/// the faults alone that it needs. Nothing if a name is no kind's.
+pub(crate) fn keep_only(courses: &mut [Course], only: &[String]) -> Option<()> {
+    let struck = |name: &String| {
+        let mut strikes = courses.iter().flat_map(|course| &course.strikes);
+        strikes.any(|strike| strike.kind.to_string() == *name)
+    };
+    if !only.iter().all(|name| name == NO_KIND || struck(name)) {
+        return None;
+    }
+    for course in courses {
+        course
+            .strikes
+            .retain(|strike| only.contains(&strike.kind.to_string()));
+    }
+    Some(())
 }
 
 fn course(rng: &mut StdRng, striking: Duration, track: &Track) -> Course {
@@ -105,6 +131,25 @@ mod tests {
         let drawn = |seed| draw(seed, MINUTE * 2, POSTGRES_JETSTREAM);
         assert_eq!(drawn(7), drawn(7));
         assert_ne!(drawn(7), drawn(8));
+    }
+
+    #[test]
+    fn leaving_out_kinds_moves_no_other() {
+        let mut courses = draw(7, MINUTE * 2, POSTGRES_JETSTREAM);
+        let all = courses.clone();
+        let only = ["store-killed".to_owned()];
+        keep_only(&mut courses, &only).unwrap();
+        let strikes = |courses: &[Course]| -> Vec<Strike> {
+            let all = courses.iter().flat_map(|course| course.strikes.clone());
+            all.filter(|strike| strike.kind == Kind::StoreKilled)
+                .collect()
+        };
+        assert_eq!(strikes(&courses), strikes(&all));
+        let left: usize = courses.iter().map(|course| course.strikes.len()).sum();
+        assert_eq!(left, strikes(&all).len());
+        assert!(keep_only(&mut courses, &["store-kiled".to_owned()]).is_none());
+        keep_only(&mut courses, &[NO_KIND.to_owned()]).unwrap();
+        assert!(courses.iter().all(|course| course.strikes.is_empty()));
     }
 
     #[test]

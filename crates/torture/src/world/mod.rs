@@ -21,6 +21,8 @@ const WITHIN: Duration = Duration::from_secs(90);
 pub(crate) struct Given {
     pub(crate) seed: u64,
     pub(crate) time: Duration,
+    /// The names of the only faults; empty: all.
+    pub(crate) only: Vec<String>,
     /// The program under test.
     pub(crate) postrider: PathBuf,
     pub(crate) nats_server: PathBuf,
