@@ -307,7 +307,8 @@ CREATE TABLE postrider_breakers (
     since INTEGER NOT NULL,
     code TEXT NOT NULL,
     detail TEXT NOT NULL,
-    next_probe_at INTEGER NOT NULL,
+    next_probe_at INTEGER NOT NULL, refused INTEGER NOT NULL DEFAULT 0
+    CONSTRAINT refused_is_boolean CHECK (refused IN (0, 1)),
     PRIMARY KEY (destination_id, session_id)
 ) STRICT, WITHOUT ROWID;
 

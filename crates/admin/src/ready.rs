@@ -105,7 +105,7 @@ fn destination(status: &DestinationStatus) -> Destination {
             .iter()
             .map(|problem| format!("{}: {}", problem.code, problem.message))
             .collect(),
-        Err(error) => vec![error.clone()],
+        Err(problem) => vec![format!("{}: {}", problem.code, problem.message)],
     };
     Destination {
         name: status.name.clone(),
@@ -120,17 +120,26 @@ fn destination(status: &DestinationStatus) -> Destination {
 #[cfg(test)]
 mod tests {
     use postrider_core::{DestinationId, SessionId};
+    use postrider_transport::{Problem, Severity};
 
     use super::*;
 
-    fn status(preflight: Result<(), &str>) -> Status {
+    fn refused(code: &'static str) -> Result<(), Problem> {
+        Err(Problem {
+            code,
+            severity: Severity::Refused,
+            message: "it is said why".to_owned(),
+        })
+    }
+
+    fn status(preflight: Result<(), Problem>) -> Status {
         Status {
             session: Some(SessionId(Default::default())),
             destinations: vec![DestinationStatus {
                 id: DestinationId(1),
                 name: "orders".to_owned(),
                 generation: 2,
-                preflight: preflight.map(|()| Vec::new()).map_err(str::to_owned),
+                preflight: preflight.map(|()| Vec::new()),
                 lanes_held: 3,
                 lanes: 16,
             }],
@@ -153,7 +162,11 @@ mod tests {
     #[test]
     fn every_reason_is_named() {
         check(&status(Ok(())), &current(), &[]);
-        check(&status(Err("refused")), &current(), &["destination"]);
+        check(
+            &status(refused("stream_missing")),
+            &current(),
+            &["destination"],
+        );
         check(&status(Ok(())), &Err("gone".to_owned()), &["store"]);
         let older = Ok(SchemaStatus::Older {
             found: 3,

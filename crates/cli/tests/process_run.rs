@@ -390,3 +390,60 @@ fn a_reader_that_goes_away_is_success() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "status 0\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[tokio::test]
+async fn a_relay_that_must_not_send_leaves_the_lanes_to_one_that_may() -> Result<()> {
+    let place = ready(FILES);
+    let (first, second) = (Program::new("first")?, Program::new("second")?);
+    first.spawn(place.command(["run"]))?;
+    place.append(0, "0");
+    eventually(WITHIN, "the first line", || async { lines(&place) == 1 }).await?;
+    second.spawn(place.command(["run"]))?;
+    eventually(WITHIN, "the file to be refused to the second", || async {
+        second
+            .stderr()
+            .is_ok_and(|log| log.contains("code=\"locked\""))
+    })
+    .await?;
+    // Many keys, so that some are in every lane.
+    let ids: Vec<String> = (1..=32)
+        .map(|number| place.append(number, &number.to_string()))
+        .collect();
+    eventually(WITHIN, "every key", || async { lines(&place) == 33 }).await?;
+    eventually(WITHIN, "the last receipt", || async {
+        place
+            .done(&format!("why {}", ids[31]))
+            .contains("acknowledged")
+    })
+    .await?;
+
+    // When the first one is gone, the second one takes over.
+    first.terminate()?;
+    assert_eq!(first.wait(WITHIN).await?.code(), Some(0));
+    place.append(40, "1");
+    eventually(WITHIN, "the last line", || async { lines(&place) == 34 }).await?;
+    second.terminate()?;
+    assert_eq!(second.wait(WITHIN).await?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_relay_refuses_is_said_by_why() -> Result<()> {
+    let place = ready(FILES);
+    // Some other program has the file.
+    let file = std::fs::File::create(place.file("audit.jsonl"))?;
+    file.lock()?;
+    let relay = Program::new("relay")?;
+    relay.spawn(place.command(["run"]))?;
+    let id = place.append(1, "a");
+    eventually(WITHIN, "the reason", || async {
+        let why = place.done(&format!("why {id}"));
+        why.contains("must not send") && why.contains("locked") && why.contains("looks at the")
+    })
+    .await?;
+    file.unlock()?;
+    eventually(WITHIN, "the line", || async { lines(&place) == 1 }).await?;
+    relay.terminate()?;
+    assert_eq!(relay.wait(WITHIN).await?.code(), Some(0));
+    Ok(())
+}

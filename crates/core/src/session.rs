@@ -30,6 +30,9 @@ pub enum Input {
     Beat(Vec<Count>),
     /// The store did not answer; the lease goes on running.
     BeatFailed,
+    /// Whether this session may send to a destination, as its last look said. Until it is told so
+    /// it takes no lane of it: what it cannot send, another one may be able to.
+    Able(DestinationId, bool),
     Claimed(Vec<(DestinationId, BTreeSet<Lane>)>),
     /// These lanes have nothing in flight any more.
     Drained(DestinationId, BTreeSet<Lane>),
@@ -80,6 +83,9 @@ pub struct Session {
     next_heartbeat: Instant,
     next_recovery: Instant,
     retry_at: Instant,
+    able: BTreeSet<DestinationId>,
+    /// What the last heartbeat that was asked for told the store: whom it counts.
+    counted: BTreeSet<DestinationId>,
     held: BTreeMap<DestinationId, BTreeSet<Lane>>,
     draining: BTreeMap<DestinationId, BTreeSet<Lane>>,
     claims: Vec<(DestinationId, u16)>,
@@ -103,6 +109,8 @@ impl Session {
             next_heartbeat: now,
             next_recovery: now,
             retry_at: now,
+            able: BTreeSet::new(),
+            counted: BTreeSet::new(),
             held: BTreeMap::new(),
             draining: BTreeMap::new(),
             claims: Vec::new(),
@@ -131,7 +139,7 @@ impl Session {
     pub fn handle(&mut self, now: Instant, input: Input) {
         let started = self.calling.unwrap_or(now);
         match input {
-            Input::Tick | Input::Drained(..) => {}
+            Input::Tick | Input::Drained(..) | Input::Able(..) => {}
             Input::Opened
             | Input::OpenFailed
             | Input::Beat(_)
@@ -153,15 +161,30 @@ impl Session {
             Input::OpenFailed => self.retry_at = now + OPEN_RETRY,
             Input::Beat(counts) => {
                 self.granted(started);
+                if self.counted != self.able {
+                    self.next_heartbeat = now;
+                }
                 counts.into_iter().for_each(|count| self.share(count));
-                self.has_its_lanes |= self.claims.is_empty();
+                self.has_its_lanes |= self.claims.is_empty() && self.counted == self.able;
             }
             Input::BeatFailed | Input::CallFailed => {
                 self.next_heartbeat = now + self.deadlines.settings().heartbeat / 4;
                 self.next_recovery = now + self.deadlines.settings().heartbeat;
             }
+            Input::Able(destination, able) => {
+                let changed = if able {
+                    self.able.insert(destination)
+                } else {
+                    self.able.remove(&destination)
+                };
+                if changed {
+                    // Tell the others, and learn what is free.
+                    self.has_its_lanes = false;
+                    self.next_heartbeat = now;
+                }
+            }
             Input::Claimed(claimed) => {
-                self.has_its_lanes = true;
+                self.has_its_lanes |= self.counted == self.able;
                 for (destination, lanes) in claimed {
                     let held = self.held.entry(destination).or_default();
                     held.extend(lanes);
@@ -238,8 +261,14 @@ impl Session {
         let draining = self.draining.entry(destination).or_default();
         let keeping = u16::try_from(held.len() - draining.len().min(held.len()))
             .expect("lanes are counted in u16");
-        match lanes::next_move(count.lanes, count.sessions, keeping, count.free) {
-            lanes::Move::Stay => {}
+        let able = self.able.contains(&destination) && self.counted.contains(&destination);
+        let next_move = if able {
+            lanes::next_move(count.lanes, count.sessions, keeping, count.free)
+        } else {
+            lanes::Move::Release(keeping)
+        };
+        match next_move {
+            lanes::Move::Stay | lanes::Move::Release(0) => {}
             lanes::Move::Claim(lanes) => self.claims.push((destination, lanes)),
             lanes::Move::Release(lanes) => {
                 let kept: Vec<Lane> = held.difference(draining).copied().collect();
@@ -268,7 +297,10 @@ impl Session {
             State::Over => return,
             State::New if now >= self.retry_at => Command::Open,
             State::New => return,
-            State::Live if now >= self.next_heartbeat => Command::Heartbeat,
+            State::Live if now >= self.next_heartbeat => {
+                self.counted.clone_from(&self.able);
+                Command::Heartbeat
+            }
             State::Live => {
                 if let Some((destination, lanes)) = self.releases.pop() {
                     Command::Release(destination, lanes)
@@ -309,6 +341,57 @@ mod tests {
             session.poll_command(),
             Some(Command::LeaseUntil(asked + lease))
         );
+    }
+
+    /// What comes of everything that waits, with `free` lanes of 16 and `sessions` that are able.
+    fn beat(session: &mut Session, now: Instant, sessions: u32, held: u16) -> Vec<Command> {
+        while session.poll_command().is_some() {}
+        session.handle(
+            now,
+            Input::Beat(vec![Count {
+                destination: DestinationId(1),
+                lanes: 16,
+                sessions,
+                held: (0..held).map(Lane).collect(),
+                free: 16 - held,
+                suspended: false,
+            }]),
+        );
+        std::iter::from_fn(|| session.poll_command()).collect()
+    }
+
+    #[test]
+    fn lanes_are_for_who_is_able_to_send() {
+        let (mut session, now) = live();
+        let commands = beat(&mut session, now, 0, 0);
+        assert!(!commands.contains(&Command::Heartbeat), "{commands:?}");
+        assert!(session.has_its_lanes(), "it has looked: none is for it");
+
+        session.handle(now, Input::NothingRecovered);
+        session.handle(now, Input::Able(DestinationId(1), true));
+        assert!(!session.has_its_lanes());
+        assert_eq!(session.poll_command(), Some(Command::Heartbeat));
+        let commands = beat(&mut session, now, 1, 0);
+        let claim = Command::Claim(vec![(DestinationId(1), 16)]);
+        assert!(commands.contains(&claim), "{commands:?}");
+        let all: BTreeSet<Lane> = (0..16).map(Lane).collect();
+        session.handle(now, Input::Claimed(vec![(DestinationId(1), all.clone())]));
+        assert!(session.has_its_lanes());
+
+        session.handle(now, Input::Able(DestinationId(1), false));
+        let commands = beat(&mut session, now, 0, 16);
+        let drain = Command::Drain(DestinationId(1), all);
+        assert!(commands.contains(&drain), "{commands:?}");
+    }
+
+    #[test]
+    fn a_beat_asked_before_it_was_able_claims_nothing_and_another_follows() {
+        let (mut session, now) = live();
+        session.handle(now, Input::Able(DestinationId(1), true));
+        let commands = beat(&mut session, now, 0, 0);
+        let claims = |command: &Command| matches!(command, Command::Claim(_));
+        assert!(!commands.iter().any(claims), "{commands:?}");
+        assert!(commands.contains(&Command::Heartbeat), "{commands:?}");
     }
 
     #[test]

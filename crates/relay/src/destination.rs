@@ -551,6 +551,7 @@ impl Task {
             }
         }
         *shown = open.map(|(next_probe_in, cause)| OpenBreaker {
+            refused: false,
             code: cause.code.to_owned(),
             detail: cause.detail.clone(),
             next_probe_in,

@@ -16,7 +16,7 @@ mod worker;
 
 pub use meters::Meters;
 pub use settings::Settings;
-pub use status::{DestinationStatus, Report, Status};
+pub use status::{DestinationStatus, KIND_UNKNOWN, Report, Status};
 pub use worker::{Error, Relay, Stop};
 
 use std::{fmt::Debug, sync::Arc};

@@ -3,27 +3,27 @@
 use std::{sync::Arc, time::Duration};
 
 use postrider_core::DestinationId;
-use postrider_transport::{Problem, Severity, Usage};
+use postrider_transport::{Error, Problem, Severity, Usage};
 use tokio::sync::mpsc;
 
 use crate::destination::Served;
 
 /// How often a destination is looked at again: while it is refused, and while it is fine.
-const PREFLIGHT_REFUSED: Duration = Duration::from_secs(1);
+pub(crate) const PREFLIGHT_REFUSED: Duration = Duration::from_secs(1);
 const PREFLIGHT_FINE: Duration = Duration::from_secs(30);
 
 /// Looks at a destination again and again, and tells the session what it found.
 pub(crate) async fn look(
     served: Arc<Served>,
     usage: Usage,
-    gates: mpsc::UnboundedSender<(DestinationId, Result<Vec<Problem>, String>)>,
+    gates: mpsc::UnboundedSender<(DestinationId, Result<Vec<Problem>, Problem>)>,
 ) {
     loop {
         let found = served
             .transport
             .preflight(&usage)
             .await
-            .map_err(|error| error.to_string());
+            .map_err(Error::into_problem);
         let fine = found.as_ref().is_ok_and(|problems| {
             problems
                 .iter()

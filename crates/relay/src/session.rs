@@ -10,12 +10,13 @@ use postrider_core::{
     DestinationId, Lane, SessionId,
     delivery::Policy,
     dispatcher::{Config, Dispatcher},
+    outcome::bounded_detail,
     session::{self, Session},
 };
 use postrider_store::{
     OpenError, SessionError,
     control::Registry,
-    sessions::{Listener, NewSession, Share},
+    sessions::{BreakerReport, Listener, NewSession, OpenBreaker, Share},
 };
 use postrider_transport::{Problem, Severity};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -23,10 +24,10 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::{
-    Meters, Relay,
+    DestinationStatus, Meters, Relay,
     destination::{Control, Notice, Served, Task},
     doorbell::{next_ring, ring},
-    preflight::look,
+    preflight::{PREFLIGHT_REFUSED, look},
     running::{Gate, Running},
     worker::{Error, Stop},
 };
@@ -180,7 +181,8 @@ impl Relay {
                     Notice::Ended => machine.handle(clock.now(), session::Input::Ended),
                 },
                 Some((destination, found)) = gated.recv() => {
-                    self.gate(destination, found, &mut running);
+                    let able = self.gate(destination, found, &mut running);
+                    machine.handle(clock.now(), session::Input::Able(destination, able));
                 }
                 Some(()) = next_ring(&mut rings) => running.broadcast(&Control::Doorbell),
                 () = tokio::time::sleep_until(sleep_at.unwrap_or_else(far)), if sleep_at.is_some() => {
@@ -295,10 +297,7 @@ impl Relay {
             },
             session::Command::Heartbeat => {
                 let lease = new_session.lease;
-                let reports: Vec<_> = served
-                    .values()
-                    .map(|served| served.breaker_report())
-                    .collect();
+                let reports = self.reports(served, running);
                 calls.spawn(async move {
                     match store.heartbeat(id, lease, &reports).await {
                         Ok(shares) => {
@@ -413,9 +412,9 @@ impl Relay {
     fn gate(
         &self,
         destination: DestinationId,
-        found: Result<Vec<Problem>, String>,
+        found: Result<Vec<Problem>, Problem>,
         running: &mut Running,
-    ) {
+    ) -> bool {
         let mut name = destination.to_string();
         let mut is_news = true;
         self.set_status(|status| {
@@ -439,11 +438,13 @@ impl Relay {
                     .iter()
                     .any(|problem| problem.severity == Severity::Refused)
             }
-            Err(error) => {
+            Err(problem) => {
                 if is_news {
                     warn!(
                         destination = name,
-                        error, "the destination cannot be looked at now"
+                        code = problem.code,
+                        message = problem.message,
+                        "the destination cannot be looked at now"
                     );
                 }
                 // Once it was fine, the breaker deals with outages; before, nothing is known.
@@ -451,6 +452,29 @@ impl Relay {
             }
         };
         running.refuse(destination, refused);
+        !refused
+    }
+
+    /// What others should know of every destination: what the breaker says where the gate is
+    /// open, else why it is not.
+    fn reports(
+        &self,
+        served: &BTreeMap<DestinationId, Arc<Served>>,
+        running: &Running,
+    ) -> Vec<BreakerReport> {
+        let report = |status: &DestinationStatus| match served.get(&status.id) {
+            Some(served) if running.was_fine(status.id) => served.breaker_report(),
+            Some(_) | None => BreakerReport {
+                destination: status.id,
+                open: status.refusal().map(|problem| OpenBreaker {
+                    code: problem.code.to_owned(),
+                    detail: bounded_detail(&problem.message),
+                    next_probe_in: PREFLIGHT_REFUSED,
+                    refused: true,
+                }),
+            },
+        };
+        self.status().destinations.iter().map(report).collect()
     }
 
     async fn registry_changed(&self, known: &Registry) -> bool {

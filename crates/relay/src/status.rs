@@ -21,6 +21,9 @@ pub struct Report {
     pub exclusive_held_by: Option<String>,
 }
 
+/// The code of a destination whose kind this program cannot serve; another one may.
+pub const KIND_UNKNOWN: &str = "kind_unknown";
+
 /// How the relay is doing, for readiness and people.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
@@ -38,7 +41,7 @@ pub struct DestinationStatus {
     pub name: String,
     pub generation: u64,
     /// Problems of the last preflight; `Err`: it could not be made, and why.
-    pub preflight: Result<Vec<Problem>, String>,
+    pub preflight: Result<Vec<Problem>, Problem>,
     pub lanes_held: usize,
     pub lanes: u16,
 }
@@ -47,10 +50,18 @@ impl DestinationStatus {
     /// Nothing keeps the relay from sending here.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let refused = |problem: &Problem| problem.severity == Severity::Refused;
-        self.preflight
-            .as_ref()
-            .is_ok_and(|problems| !problems.iter().any(refused))
+        self.refusal().is_none()
+    }
+
+    /// What keeps the relay from sending here, if anything does.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Problem> {
+        match &self.preflight {
+            Ok(problems) => problems
+                .iter()
+                .find(|problem| problem.severity == Severity::Refused),
+            Err(problem) => Some(problem),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use postrider_store::{
     Store, StoreError,
     control::{Registry, SchemaStatus},
 };
-use postrider_transport::wire;
+use postrider_transport::{Problem, Severity, wire};
 use rand::{
     Rng as _, SeedableRng as _,
     distr::{Distribution, StandardUniform},
@@ -26,7 +26,7 @@ use crate::{
     clock::Clock,
     destination::{Served, Shared, share_late},
     session::End,
-    status::{Counts, DestinationStatus, Report, Status},
+    status::{Counts, DestinationStatus, KIND_UNKNOWN, Report, Status},
 };
 
 /// Why a relay could not run.
@@ -256,11 +256,14 @@ impl Relay {
         let mut statuses = Vec::new();
         for registered in &registry.destinations {
             let destination = &registered.destination;
-            let mut preflight = Err("not looked at yet".to_owned());
+            let mut preflight = Err(refusal(
+                "not_looked_at",
+                "it was not looked at yet".to_owned(),
+            ));
             if !kinds.contains(&destination.kind.as_str()) {
-                preflight = Err(format!(
-                    "this program cannot serve kind {:?}",
-                    destination.kind
+                preflight = Err(refusal(
+                    KIND_UNKNOWN,
+                    format!("this program cannot serve kind {:?}", destination.kind),
                 ));
             } else if let Entry::Vacant(free) = served.entry(registered.id) {
                 match self.transports.open(registered) {
@@ -276,7 +279,7 @@ impl Relay {
                     }
                     Err(error) => {
                         warn!(destination = destination.name, %error, "cannot be served");
-                        preflight = Err(error.to_string());
+                        preflight = Err(error.into_problem());
                     }
                 }
             }
@@ -296,5 +299,13 @@ impl Relay {
         self.shared.meters.store_errors.inc();
         warn!(%error, "the database does not answer; trying again");
         self.set_status(|status| status.store_problem = Some(error.to_string()));
+    }
+}
+
+fn refusal(code: &'static str, message: String) -> Problem {
+    Problem {
+        code,
+        severity: Severity::Refused,
+        message,
     }
 }

@@ -24,12 +24,12 @@ select t.destination_id, t.lanes,
         select count(*) from {schema}.lanes l
         where l.destination_id = t.destination_id and l.session_id is not null
     ) as lanes_held,
-    b.session_id, b.since, b.code, b.detail, b.next_probe_at
+    b.session_id, b.since, b.code, b.detail, b.next_probe_at, b.refused
 from {schema}.destinations t
 left join lateral (
     select * from {schema}.breakers b
     where b.destination_id = t.destination_id
-    order by b.since, b.session_id
+    order by b.refused, b.since, b.session_id
     limit 1
 ) b on true
 order by t.destination_id

@@ -5,6 +5,9 @@ select t.destination_id, t.lanes,
         select count(*) from {schema}.sessions s
         where s.ended_at is null and s.expires_at > coalesce($2::timestamptz, clock_timestamp())
             and t.destination_id = any (s.serves)
+            and not exists (
+                select from {schema}.breakers b
+                where b.session_id = s.session_id and b.destination_id = t.destination_id and b.refused)
     ) as sessions,
     array(
         select l.lane from {schema}.lanes l

@@ -50,6 +50,7 @@ impl PostgresStore {
                         code: get(row, "code")?,
                         detail: get(row, "detail")?,
                         next_probe_at: read::time(row, "next_probe_at")?,
+                        refused: get(row, "refused")?,
                     }),
                 };
                 Ok(Backlog {

@@ -81,6 +81,7 @@ pub(crate) const MIGRATIONS: &[Migration] = migrations![
     6 "0006_views",
     7 "0007_quarantine_by_code",
     8 "0008_producers",
+    9 "0009_refusals",
 ];
 
 /// A first line that makes the file one statement outside a transaction: an index built while the

@@ -276,6 +276,10 @@ async fn beat(
         .iter()
         .map(|b| open(b).map_or(0, |open| delay_us(open.next_probe_in)))
         .collect();
+    let refused: Vec<bool> = breakers
+        .iter()
+        .map(|b| open(b).is_some_and(|open| open.refused))
+        .collect();
     let mut pipeline = Pipeline::new(&sql.bounds);
     // The fence also makes this wait for an end that is under way, instead of deadlocking with it.
     pipeline.add(&sql.fence, params![session.0, now]);
@@ -283,7 +287,15 @@ async fn beat(
     if !breakers.is_empty() {
         pipeline.add(
             &sql.breakers_report,
-            params![session.0, destinations, codes, details, probes, now],
+            params![
+                session.0,
+                destinations,
+                codes,
+                details,
+                probes,
+                refused,
+                now
+            ],
         );
     }
     let shares = pipeline.add(&sql.shares, params![session.0, now]);

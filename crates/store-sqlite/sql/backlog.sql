@@ -35,15 +35,15 @@ SELECT
         SELECT count(*) FROM postrider_lanes AS l
         WHERE l.destination_id = d.destination_id AND l.session_id IS NOT NULL
     ),
-    b.session_id, b.since, b.code, b.detail, b.next_probe_at
+    b.session_id, b.since, b.code, b.detail, b.next_probe_at, b.refused
 FROM postrider_destinations AS d
--- Of several reports, the one open longest.
+-- Of several reports, the one open longest; refusals last.
 LEFT JOIN postrider_breakers AS b
     ON b.destination_id = d.destination_id
     AND b.session_id = (
         SELECT first.session_id FROM postrider_breakers AS first
         WHERE first.destination_id = d.destination_id
-        ORDER BY first.since, first.session_id
+        ORDER BY first.refused, first.since, first.session_id
         LIMIT 1
     )
 ORDER BY d.destination_id;

@@ -9,6 +9,12 @@ SELECT
         WHERE s.ended_at IS NULL
             AND s.expires_at > ?2
             AND serves.destination_id = mine.destination_id
+            AND NOT EXISTS (
+                SELECT 1 FROM postrider_breakers AS b
+                WHERE b.destination_id = mine.destination_id
+                    AND b.session_id = s.session_id
+                    AND b.refused = 1
+            )
     ) AS sessions,
     (
         SELECT count(*) FROM postrider_lanes AS l

@@ -38,6 +38,7 @@ pub(crate) fn backlog(connection: &Connection, now: Timestamp) -> Result<Vec<Bac
                     code: read(row, 9)?,
                     detail: read(row, 10)?,
                     next_probe_at: column::time(row, 11)?,
+                    refused: read(row, 12)?,
                 })
             })
             .transpose()?;

@@ -18,6 +18,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_control.sql"),
     include_str!("../migrations/0002_events.sql"),
     include_str!("../migrations/0003_dispatch.sql"),
+    include_str!("../migrations/0004_refusals.sql"),
 ];
 
 /// Creates the database if need be and brings its schema up to date. Answers the versions that

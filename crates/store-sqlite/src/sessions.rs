@@ -118,6 +118,7 @@ pub(crate) fn heartbeat(
                     open.code,
                     open.detail,
                     later(now, open.next_probe_in).unix_micros(),
+                    open.refused,
                 ],
             )?,
             None => execute(

@@ -33,7 +33,7 @@ async fn status_of(path: &Path) -> SchemaStatus {
 fn the_migrations_make_schema_sql() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("app.db");
-    assert_eq!(migrate(&path).unwrap(), [1, 2, 3]);
+    assert_eq!(migrate(&path).unwrap(), [1, 2, 3, 4]);
     let made = schema_of(&path);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema.sql");
     let heading =
@@ -61,7 +61,7 @@ async fn migrating_again_changes_nothing() {
     let made = schema_of(&path);
     assert_eq!(migrate(&path).unwrap(), Vec::<u32>::new());
     assert_eq!(schema_of(&path), made);
-    assert_eq!(status_of(&path).await, SchemaStatus::Current { version: 3 });
+    assert_eq!(status_of(&path).await, SchemaStatus::Current { version: 4 });
     // The application's own table is where it was.
     application
         .execute_batch("INSERT INTO orders VALUES (1)")
@@ -75,35 +75,35 @@ async fn a_schema_of_another_version_is_told_apart() {
     migrate(&path).unwrap();
     let outside = Connection::open(&path).unwrap();
     outside
-        .execute_batch("DELETE FROM postrider_migrations WHERE version = 3")
+        .execute_batch("DELETE FROM postrider_migrations WHERE version = 4")
         .unwrap();
     let older = SchemaStatus::Older {
-        found: 2,
-        expected: 3,
+        found: 3,
+        expected: 4,
     };
     assert_eq!(status_of(&path).await, older);
 
     outside
         .execute_batch(
-            "INSERT INTO postrider_migrations VALUES (3, 'sha256:00', 0), (9, 'sha256:00', 0)",
+            "INSERT INTO postrider_migrations VALUES (4, 'sha256:00', 0), (9, 'sha256:00', 0)",
         )
         .unwrap();
-    assert_eq!(status_of(&path).await, SchemaStatus::Altered { version: 3 });
+    assert_eq!(status_of(&path).await, SchemaStatus::Altered { version: 4 });
     let refused = migrate(&path).unwrap_err();
     assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
-    assert!(refused.to_string().contains("migration 3"), "{refused}");
+    assert!(refused.to_string().contains("migration 4"), "{refused}");
 
     outside
-        .execute_batch("DELETE FROM postrider_migrations WHERE version = 3")
+        .execute_batch("DELETE FROM postrider_migrations WHERE version = 4")
         .unwrap();
     let newer = SchemaStatus::Newer {
         found: 9,
-        expected: 3,
+        expected: 4,
     };
     assert_eq!(status_of(&path).await, newer);
     let refused = migrate(&path).unwrap_err().to_string();
     assert!(
-        refused.contains("version 9, this program knows 3"),
+        refused.contains("version 9, this program knows 4"),
         "{refused}"
     );
 }

@@ -34,7 +34,8 @@ pub struct Backlog {
     pub quarantined: Count,
     /// Age of the first pending delivery in position order.
     pub oldest_pending: Option<Duration>,
-    /// Of several sessions that report one, the one open longest.
+    /// Of several sessions that report one, the one open longest; a refusal only where no other
+    /// is open.
     pub breaker: Option<BreakerRow>,
     pub lanes: u16,
     pub lanes_held: u16,
@@ -48,6 +49,8 @@ pub struct BreakerRow {
     pub code: String,
     pub detail: String,
     pub next_probe_at: Timestamp,
+    /// As reported: the session's look refused the destination.
+    pub refused: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

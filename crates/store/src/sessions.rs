@@ -25,7 +25,7 @@ pub struct NewSession {
 pub struct Share {
     pub destination: DestinationId,
     pub lanes: u16,
-    /// Live sessions that serve it, this one included.
+    /// Live sessions that serve it and did not report that they refuse it.
     pub sessions: u32,
     /// Lanes that this session holds.
     pub held: Vec<Lane>,
@@ -35,7 +35,8 @@ pub struct Share {
     pub suspended: bool,
 }
 
-/// What a worker tells others of a breaker. Kept for `why`, never for decisions.
+/// What a worker tells others of a breaker. Kept for `why`; that a worker refuses a destination
+/// also says that no lane is for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BreakerReport {
     pub destination: DestinationId,
@@ -49,6 +50,9 @@ pub struct OpenBreaker {
     pub detail: String,
     /// Until the next probe, from now.
     pub next_probe_in: Duration,
+    /// The worker's look at the destination refused it: it sends nothing there and takes no lane
+    /// until a later look finds it fine. `false`: an outage, probed with one delivery at a time.
+    pub refused: bool,
 }
 
 /// A session that recovery ended.

@@ -164,6 +164,19 @@ pub enum Error {
     Misconfigured { code: &'static str, message: String },
 }
 
+impl Error {
+    /// As a problem of the destination.
+    #[must_use]
+    pub fn into_problem(self) -> Problem {
+        let (Self::Unavailable { code, message } | Self::Misconfigured { code, message }) = self;
+        Problem {
+            code,
+            severity: Severity::Refused,
+            message,
+        }
+    }
+}
+
 /// One way to deliver, bound to one registered destination.
 #[async_trait]
 pub trait Transport: Debug + Send + Sync + 'static {

@@ -129,6 +129,15 @@ fn words(cause: &Cause) -> String {
             "the destination's breaker is open since {since}: {}; next probe {next_probe_at}",
             coded(code, detail)
         ),
+        Cause::Refused {
+            since,
+            code,
+            detail,
+            ..
+        } => format!(
+            "a worker looked at the destination and must not send, since {since}: {}",
+            coded(code, detail)
+        ),
         Cause::NobodyHoldsLane { lane } => format!("no worker holds lane {lane}"),
         Cause::KindUnknown { kind } => {
             format!("this program does not know destinations of kind {kind:?}")

@@ -120,6 +120,14 @@ pub(crate) enum Cause {
         detail: String,
         next_probe_at: Timestamp,
     },
+    /// A worker's look at the destination says that it must not be sent to, and no other worker
+    /// serves the lane.
+    Refused {
+        since: Timestamp,
+        code: String,
+        detail: String,
+        next_look_at: Timestamp,
+    },
     NobodyHoldsLane {
         lane: u16,
     },
@@ -357,13 +365,22 @@ fn obstacles(
         .iter()
         .find(|row| row.destination == delivery.destination)
         .and_then(|row| row.breaker.as_ref());
-    if let Some(breaker) = breaker {
-        because.push(Cause::BreakerOpen {
+    let free = lane(delivery, facts).is_none_or(|lane| lane.session.is_none());
+    match breaker {
+        // Whoever holds the lane can send, whatever another one found.
+        Some(breaker) if breaker.refused && free => because.push(Cause::Refused {
+            since: breaker.since,
+            code: breaker.code.clone(),
+            detail: breaker.detail.clone(),
+            next_look_at: breaker.next_probe_at,
+        }),
+        Some(breaker) if !breaker.refused => because.push(Cause::BreakerOpen {
             since: breaker.since,
             code: breaker.code.clone(),
             detail: breaker.detail.clone(),
             next_probe_at: breaker.next_probe_at,
-        });
+        }),
+        Some(_) | None => {}
     }
     if let Some(row) = registered
         && !keys::KINDS.contains(&row.destination.kind.as_str())
@@ -372,7 +389,7 @@ fn obstacles(
             kind: row.destination.kind.clone(),
         });
     }
-    if lane(delivery, facts).is_none_or(|lane| lane.session.is_none()) {
+    if free {
         because.push(Cause::NobodyHoldsLane {
             lane: delivery.lane.0,
         });
@@ -401,6 +418,10 @@ fn next_of(cause: &Cause) -> Next {
         Cause::BreakerOpen { next_probe_at, .. } => step_at(
             "one delivery is tried to see whether the destination is back",
             *next_probe_at,
+        ),
+        Cause::Refused { next_look_at, .. } => step_at(
+            "a worker looks at the destination again; until what it found is settled nothing is sent",
+            *next_look_at,
         ),
         Cause::KindUnknown { .. } => step_when("a worker that knows the kind takes the lane"),
         Cause::NobodyHoldsLane { .. } => {

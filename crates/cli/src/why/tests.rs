@@ -280,6 +280,7 @@ fn every_obstacle_is_in_the_chain_the_nearest_first() {
             code: "not_connected".to_owned(),
             detail: String::new(),
             next_probe_at: at(1_005),
+            refused: false,
         }),
         lanes: 4,
         lanes_held: 0,
@@ -340,6 +341,48 @@ fn dep_1_a_kind_that_this_program_does_not_know_waits_for_one_that_does() {
             "this program does not know destinations of kind \"pulsar\"",
             "no worker holds lane 3",
             "next: a worker that knows the kind takes the lane",
+        ],
+    );
+}
+
+#[test]
+fn a_refusal_counts_only_where_no_worker_can_send() {
+    let mut world = well();
+    world.backlog.push(Backlog {
+        destination: DestinationId(7),
+        pending: Count::default(),
+        unknown: Count::default(),
+        quarantined: Count::default(),
+        oldest_pending: None,
+        breaker: Some(BreakerRow {
+            session: SessionId(Uuid::from_u128(3)),
+            since: at(970),
+            code: "locked".to_owned(),
+            detail: "another process has the file".to_owned(),
+            next_probe_at: at(1_001),
+            refused: true,
+        }),
+        lanes: 4,
+        lanes_held: 4,
+    });
+    check(
+        delivery(State::Pending),
+        &world,
+        &[
+            "orders#2: pending",
+            "due since 1970-01-01T00:15:00.000000Z in lane 3, which worker holds",
+            "next: the worker sends it with its next batch",
+        ],
+    );
+    world.lanes.clear();
+    check(
+        delivery(State::Pending),
+        &world,
+        &[
+            "orders#2: pending",
+            "a worker looked at the destination and must not send, since 1970-01-01T00:16:10.000000Z: locked (another process has the file)",
+            "no worker holds lane 3",
+            "next: a worker looks at the destination again; until what it found is settled nothing is sent, at 1970-01-01T00:16:41.000000Z",
         ],
     );
 }

@@ -71,6 +71,7 @@ macro_rules! store_suite {
                 shares_tell_what_a_fair_share_needs,
                 an_ended_session_frees_its_lanes_once,
                 breakers_are_reported_while_they_last,
+                who_refuses_a_destination_has_no_share_of_it,
                 the_doorbell_rings_for_a_sleeper,
             ];
             exchange: [

@@ -388,6 +388,7 @@ pub async fn breakers_are_reported_while_they_last<H: StoreHarness>() {
         code: code.to_owned(),
         detail: "connection refused".to_owned(),
         next_probe_in: Duration::from_secs(2),
+        refused: false,
     };
     let beat = async |reports: &[BreakerReport]| {
         world
@@ -443,6 +444,39 @@ pub async fn breakers_are_reported_while_they_last<H: StoreHarness>() {
     world.clock.advance(LEASE);
     world.store.recover_expired(10).await.unwrap();
     assert_eq!(world.store.backlog().await.unwrap().remove(0).breaker, None);
+}
+
+pub async fn who_refuses_a_destination_has_no_share_of_it<H: StoreHarness>() {
+    let world = World::<H>::new().await;
+    let alpha = world.destinations[0];
+    let able = world.session("able").await;
+    let refusing = world.session("refusing").await;
+    let report = |refused: bool| {
+        [BreakerReport {
+            destination: alpha,
+            open: Some(OpenBreaker {
+                code: "locked".to_owned(),
+                detail: "another process has it".to_owned(),
+                next_probe_in: Duration::from_secs(1),
+                refused,
+            }),
+        }]
+    };
+    let sessions = async |session: SessionId, reports: &[BreakerReport]| {
+        let shares = world.store.heartbeat(session, LEASE, reports).await;
+        let shares = shares.unwrap();
+        let share = shares.iter().find(|share| share.destination == alpha);
+        share.unwrap().sessions
+    };
+    let breaker = async || world.store.backlog().await.unwrap().remove(0).breaker;
+    assert_eq!(sessions(refusing.session, &report(true)).await, 1);
+    assert_eq!(sessions(able.session, &[]).await, 1);
+    assert!(breaker().await.unwrap().refused);
+    // An outage is the destination's: it keeps its share, and is what people are told of.
+    world.clock.step_micros(1);
+    assert_eq!(sessions(able.session, &report(false)).await, 1);
+    assert_eq!(breaker().await.unwrap().session, able.session);
+    assert_eq!(sessions(refusing.session, &report(false)).await, 2);
 }
 
 pub async fn the_doorbell_rings_for_a_sleeper<H: StoreHarness>() {

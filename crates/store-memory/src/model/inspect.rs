@@ -48,7 +48,7 @@ impl Model {
                         .range((*id, postrider_core::SessionId(uuid::Uuid::nil()))..)
                         .take_while(|((destination, _), _)| destination == id)
                         .map(|(_, row)| row)
-                        .min_by_key(|row| (row.since, row.session))
+                        .min_by_key(|row| (row.refused, row.since, row.session))
                         .cloned(),
                     lanes: registered.destination.lanes,
                     lanes_held: u16::try_from(lanes.filter(|(_, holder)| holder.is_some()).count())

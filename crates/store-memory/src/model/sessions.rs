@@ -124,16 +124,20 @@ impl Model {
                 code: open.code.clone(),
                 detail: open.detail.clone(),
                 next_probe_at: later(now, open.next_probe_in),
+                refused: open.refused,
             },
         );
     }
 
     fn share(&self, id: SessionId, destination: DestinationId, now: Timestamp) -> Share {
         let lanes = self.lanes_of(destination);
-        let sessions = self
-            .sessions
-            .values()
-            .filter(|session| session.is_live(now) && session.serves.contains(&destination));
+        let refuses = |id: &SessionId| {
+            let breaker = self.breakers.get(&(destination, *id));
+            breaker.is_some_and(|row| row.refused)
+        };
+        let sessions = self.sessions.iter().filter(|(id, session)| {
+            session.is_live(now) && session.serves.contains(&destination) && !refuses(id)
+        });
         Share {
             destination,
             lanes: count_u16(lanes.len()),

@@ -298,6 +298,7 @@ impl<H: StoreHarness> Driver<H> {
                     code: "connect".to_owned(),
                     detail: "refused".to_owned(),
                     next_probe_in: Duration::from_millis(dice.random_range(0..5000)),
+                    refused: dice.random_ratio(1, 3),
                 });
                 reports.push(BreakerReport {
                     destination: *destination,

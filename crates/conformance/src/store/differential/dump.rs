@@ -72,6 +72,7 @@ impl<H: StoreHarness> Driver<H> {
                     breaker.since,
                     breaker.code.clone(),
                     breaker.next_probe_at,
+                    breaker.refused,
                 )
             });
             (
