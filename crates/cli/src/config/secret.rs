@@ -131,6 +131,25 @@ impl fmt::Debug for Url {
     }
 }
 
+/// Whether a URL holds a password, or for a database's URL a query that names one; any other query
+/// may be a token.
+pub(crate) fn is_in(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return false;
+    };
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let is_password = match place.rsplit_once('@') {
+        Some((user, _)) => user.contains(':'),
+        None => false,
+    };
+    is_password
+        || if scheme.starts_with("postgres") {
+            query.to_ascii_lowercase().contains("password")
+        } else {
+            !query.is_empty()
+        }
+}
+
 /// A URL without anything that could be a credential: user, password, query and fragment never,
 /// the path only where it names a database or a local file.
 pub(crate) fn shown(text: &str) -> String {

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 use super::{
     duration,
     keys::Kind,
-    secret::{Secret, Url},
+    secret::{self, Secret, Url},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +139,9 @@ pub(crate) fn from_text(kind: Kind, text: &str, variable: Option<&str>) -> Resul
         Kind::Texts if text.starts_with('[') => inline(kind, text),
         Kind::Texts => Ok(Value::Texts(list(text))),
         Kind::Url | Kind::Secret if text.starts_with('{') => inline(kind, text),
+        Kind::Url if variable.is_none() && secret::is_in(text) => {
+            Err(URL_ON_COMMAND_LINE.to_owned())
+        }
         Kind::Url => Ok(Value::Url(
             here(text).map_or_else(|| Url::Text(text.to_owned()), Url::Secret),
         )),
@@ -159,6 +162,8 @@ pub(crate) fn from_text(kind: Kind, text: &str, variable: Option<&str>) -> Resul
 
 const ON_COMMAND_LINE: &str =
     "the secret itself, and every user of this machine can read a command line";
+const URL_ON_COMMAND_LINE: &str =
+    "a URL with a secret in it, and every user of this machine can read a command line";
 
 fn inline(kind: Kind, text: &str) -> Result<Value, String> {
     // The parser's message may quote the text, and the text may be a secret.
@@ -260,5 +265,22 @@ mod tests {
         let on_command_line = from_text(Kind::Secret, "hush", None).unwrap_err();
         assert!(!on_command_line.contains("hush"));
         assert!(from_text(Kind::Secret, "hush", Some("POSTRIDER_X")).is_ok());
+        for url in [
+            "postgresql://user:hush@host/db",
+            "postgresql://user:hu/sh@host/db",
+            "postgresql://host/db?user=u&password=hush",
+            "https://host/path?token=hush",
+        ] {
+            let on_command_line = from_text(Kind::Url, url, None).unwrap_err();
+            assert!(!on_command_line.contains("hu"), "{on_command_line}");
+            assert!(from_text(Kind::Url, url, Some("POSTRIDER_X")).is_ok());
+        }
+        for url in [
+            "sqlite:shop.db",
+            "postgresql://user@host/db?sslmode=require",
+            "https://host/path",
+        ] {
+            assert!(from_text(Kind::Url, url, None).is_ok(), "{url}");
+        }
     }
 }
