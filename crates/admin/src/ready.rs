@@ -21,7 +21,7 @@ pub struct Readiness {
 /// Why a relay is not ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// A stable word: `stopping`, `store`, `schema`, `session`, `destination`.
+    /// A stable word: `stopping`, `store`, `schema`, `session`, `registry`, `destination`.
     pub what: &'static str,
     pub message: String,
 }
@@ -62,6 +62,12 @@ pub(crate) fn judge(status: &Status, schema: &Result<SchemaStatus, String>) -> R
     }
     if status.session.is_none() && !standby && !status.stopping {
         because("session", "no session is open yet".to_owned());
+    }
+    if status.session.is_some() && status.destinations.is_empty() {
+        because(
+            "registry",
+            "nothing is registered, so nothing is relayed: postrider apply".to_owned(),
+        );
     }
     let destinations: Vec<Destination> = status.destinations.iter().map(destination).collect();
     for destination in destinations.iter().filter(|one| !one.ready) {
@@ -178,6 +184,11 @@ mod tests {
             ..status(Ok(()))
         };
         check(&no_session, &current(), &["session"]);
+        let nothing = Status {
+            destinations: Vec::new(),
+            ..status(Ok(()))
+        };
+        check(&nothing, &current(), &["registry"]);
         let stopping = Status {
             stopping: true,
             ..no_session.clone()

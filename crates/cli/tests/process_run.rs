@@ -392,6 +392,30 @@ fn a_reader_that_goes_away_is_success() {
 }
 
 #[tokio::test]
+async fn a_relay_with_nothing_registered_says_so() -> Result<()> {
+    let place = Place::new(FILES);
+    place.done("migrate");
+    let relay = Program::new("relay")?;
+    relay.spawn(place.command(["run"]))?;
+    let address = address(&relay).await?;
+    eventually(WITHIN, "the reason", || async {
+        get(address, "/readyz").is_ok_and(|text| {
+            text.starts_with("HTTP/1.1 503") && text.contains("\"what\":\"registry\"")
+        })
+    })
+    .await?;
+    let log = relay.stderr()?;
+    assert!(log.contains("nothing is registered"), "{log}");
+    // Once something is, it goes to work by itself.
+    place.done("apply --yes");
+    place.append(1, "a");
+    eventually(WITHIN, "the line", || async { lines(&place) == 1 }).await?;
+    relay.terminate()?;
+    assert_eq!(relay.wait(WITHIN).await?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_relay_that_must_not_send_leaves_the_lanes_to_one_that_may() -> Result<()> {
     let place = ready(FILES);
     let (first, second) = (Program::new("first")?, Program::new("second")?);

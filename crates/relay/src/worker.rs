@@ -165,6 +165,9 @@ impl Relay {
                 }
                 Err(error) => return Err(error),
             };
+            if registry.destinations.is_empty() {
+                warn!("nothing is registered, so nothing is relayed: run `postrider apply`");
+            }
             self.open_transports(&registry, &mut served);
             let end = self
                 .session(
