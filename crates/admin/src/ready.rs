@@ -15,6 +15,8 @@ pub struct Readiness {
     pub standby: bool,
     pub schema_version: Option<u32>,
     pub reasons: Vec<Reason>,
+    /// What this relay leaves to others: no reason against it.
+    pub degraded: Vec<Reason>,
     pub destinations: Vec<Destination>,
 }
 
@@ -69,17 +71,27 @@ pub(crate) fn judge(status: &Status, schema: &Result<SchemaStatus, String>) -> R
             "nothing is registered, so nothing is relayed: postrider apply".to_owned(),
         );
     }
-    let destinations: Vec<Destination> = status.destinations.iter().map(destination).collect();
-    for destination in destinations.iter().filter(|one| !one.ready) {
-        because(
-            "destination",
-            format!(
+    let mut degraded = Vec::new();
+    let mut destinations = Vec::new();
+    for status in &status.destinations {
+        let shown = destination(status);
+        if !shown.ready {
+            let message = format!(
                 "{}#{}: {}",
-                destination.name,
-                destination.generation,
-                destination.problems.join("; ")
-            ),
-        );
+                shown.name,
+                shown.generation,
+                shown.problems.join("; ")
+            );
+            if status.is_left_to_others() {
+                degraded.push(Reason {
+                    what: "destination",
+                    message,
+                });
+            } else {
+                because("destination", message);
+            }
+        }
+        destinations.push(shown);
     }
     Readiness {
         ready: reasons.is_empty(),
@@ -87,6 +99,7 @@ pub(crate) fn judge(status: &Status, schema: &Result<SchemaStatus, String>) -> R
         standby,
         schema_version,
         reasons,
+        degraded,
         destinations,
     }
 }
@@ -126,6 +139,7 @@ fn destination(status: &DestinationStatus) -> Destination {
 #[cfg(test)]
 mod tests {
     use postrider_core::{DestinationId, SessionId};
+    use postrider_relay::KIND_UNKNOWN;
     use postrider_transport::{Problem, Severity};
 
     use super::*;
@@ -146,6 +160,7 @@ mod tests {
                 name: "orders".to_owned(),
                 generation: 2,
                 preflight: preflight.map(|()| Vec::new()),
+                served_elsewhere: false,
                 lanes_held: 3,
                 lanes: 16,
             }],
@@ -194,6 +209,18 @@ mod tests {
             ..no_session.clone()
         };
         check(&stopping, &current(), &["stopping"]);
+    }
+
+    #[test]
+    fn dep_1_what_others_serve_does_not_make_a_relay_unready() {
+        let mut elsewhere = status(refused("locked"));
+        elsewhere.destinations[0].served_elsewhere = true;
+        for status in [elsewhere, status(refused(KIND_UNKNOWN))] {
+            check(&status, &current(), &[]);
+            let degraded = judge(&status, &current()).degraded;
+            assert_eq!(degraded.len(), 1);
+            assert!(degraded[0].message.starts_with("orders#2: "));
+        }
     }
 
     #[test]

@@ -130,6 +130,12 @@ impl Session {
         self.has_its_lanes
     }
 
+    /// The last heartbeat told the store that this session may send there.
+    #[must_use]
+    pub fn is_counted(&self, destination: DestinationId) -> bool {
+        self.counted.contains(&destination)
+    }
+
     /// Lanes held per destination.
     #[must_use]
     pub fn held(&self) -> &BTreeMap<DestinationId, BTreeSet<Lane>> {

@@ -161,6 +161,9 @@ impl Relay {
                         warn!(%error, "a store call broke");
                         session::Input::CallFailed
                     });
+                    if let session::Input::Beat(counts) = &input {
+                        self.show_others(counts, &machine);
+                    }
                     machine.handle(clock.now(), input);
                     self.show_lanes(&machine, served);
                 }
@@ -391,6 +394,17 @@ impl Relay {
             }
         }
         None
+    }
+
+    fn show_others(&self, counts: &[session::Count], machine: &Session) {
+        self.set_status(|status| {
+            for destination in &mut status.destinations {
+                let count = counts.iter().find(|one| one.destination == destination.id);
+                destination.served_elsewhere = count.is_some_and(|count| {
+                    count.sessions > u32::from(machine.is_counted(destination.id))
+                });
+            }
+        });
     }
 
     fn show_lanes(&self, machine: &Session, served: &BTreeMap<DestinationId, Arc<Served>>) {

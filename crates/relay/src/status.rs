@@ -42,6 +42,8 @@ pub struct DestinationStatus {
     pub generation: u64,
     /// Problems of the last preflight; `Err`: it could not be made, and why.
     pub preflight: Result<Vec<Problem>, Problem>,
+    /// Another live session may send here, as the last heartbeat heard.
+    pub served_elsewhere: bool,
     pub lanes_held: usize,
     pub lanes: u16,
 }
@@ -51,6 +53,14 @@ impl DestinationStatus {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.refusal().is_none()
+    }
+
+    /// It is not ready here, and that is no trouble of the whole: another session serves it, or
+    /// its kind is one that only another program knows, as in the middle of a rolling deploy.
+    #[must_use]
+    pub fn is_left_to_others(&self) -> bool {
+        let is_unknown = |problem: &Problem| problem.code == KIND_UNKNOWN;
+        self.refusal().is_some_and(is_unknown) || (!self.is_ready() && self.served_elsewhere)
     }
 
     /// What keeps the relay from sending here, if anything does.

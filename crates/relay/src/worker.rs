@@ -291,6 +291,7 @@ impl Relay {
                 name: destination.name.clone(),
                 generation: destination.generation,
                 preflight,
+                served_elsewhere: false,
                 lanes_held: 0,
                 lanes: destination.lanes,
             });
