@@ -422,6 +422,10 @@ async fn a_relay_that_must_not_send_leaves_the_lanes_to_one_that_may() -> Result
     first.spawn(place.command(["run"]))?;
     place.append(0, "0");
     eventually(WITHIN, "the first line", || async { lines(&place) == 1 }).await?;
+    // It has the file, as it should.
+    let check = place.answer("check");
+    assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+    assert!(check.stdout.contains("in_use (note)"), "{}", check.stdout);
     second.spawn(place.command(["run"]))?;
     eventually(WITHIN, "the file to be refused to the second", || async {
         second
@@ -465,6 +469,8 @@ async fn what_a_relay_refuses_is_said_by_why() -> Result<()> {
         why.contains("must not send") && why.contains("locked") && why.contains("looks at the")
     })
     .await?;
+    let check = place.answer("check");
+    assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
     file.unlock()?;
     eventually(WITHIN, "the line", || async { lines(&place) == 1 }).await?;
     relay.terminate()?;

@@ -13,7 +13,7 @@ use postrider_contract::{
 };
 use postrider_core::Outcome;
 use postrider_transport::{
-    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Severity, Template,
+    Answer, Batch, Error, LOCKED, Message, Probe, ProbeStrength, Probed, Problem, Severity, Template,
     Traits, Transport, Usage, target::Alphabet,
 };
 use serde::Deserialize;
@@ -222,7 +222,7 @@ impl From<Trouble> for Error {
 
 fn code(fault: &Fault) -> &'static str {
     match fault {
-        Fault::Locked => "locked",
+        Fault::Locked => LOCKED,
         Fault::NoSpace => "no_space",
         Fault::NoFolder => "folder_missing",
         Fault::NotAFile => "not_a_file",

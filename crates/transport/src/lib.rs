@@ -164,6 +164,9 @@ pub enum Error {
     Misconfigured { code: &'static str, message: String },
 }
 
+/// The code of [`Error::Unavailable`] where another process has what only one may have.
+pub const LOCKED: &str = "locked";
+
 impl Error {
     /// As a problem of the destination.
     #[must_use]

@@ -3,8 +3,12 @@
 use std::{io::Write, sync::Arc, time::Duration};
 
 use postrider_relay::{Settings, TransportFactory};
-use postrider_store::{Store, control::Registry};
-use postrider_transport::{Error, Problem, Severity};
+use postrider_core::DestinationId;
+use postrider_store::{
+    Store,
+    control::{RegisteredDestination, Registry},
+};
+use postrider_transport::{Error, LOCKED, Problem, Severity};
 use serde::Serialize;
 
 use super::{failed, run::settings};
@@ -21,6 +25,9 @@ use crate::{
 
 /// A destination that does not answer must not keep the others from being looked at.
 const PREFLIGHT_WITHIN: Duration = Duration::from_secs(20);
+
+/// The newest sessions, among which those that live are looked for.
+const SESSIONS_MAX: u32 = 1_000;
 
 #[derive(Serialize)]
 struct Report {
@@ -41,7 +48,7 @@ pub(super) struct Check {
 pub(super) struct Found {
     /// A stable word, such as `stream_missing`.
     code: String,
-    /// `refused` keeps the relay from sending; `warning` names a risk.
+    /// `refused` keeps the relay from sending; `warning` names a risk, `note` neither.
     severity: &'static str,
     message: String,
     #[serde(skip)]
@@ -75,7 +82,7 @@ impl Check {
     fn new(what: impl Into<String>, problems: Vec<Found>) -> Self {
         Self {
             what: what.into(),
-            ok: problems.iter().all(|found| found.severity == "warning"),
+            ok: problems.iter().all(|found| found.severity != "refused"),
             problems,
         }
     }
@@ -186,7 +193,7 @@ async fn destinations(
                 ),
             )));
         }
-        found.extend(preflight(config, &settings, row).await);
+        found.extend(preflight(config, &settings, store, row).await?);
         checks.push(Check::new(
             format!("destination {}", names::label_of(row)),
             found,
@@ -198,33 +205,68 @@ async fn destinations(
 async fn preflight(
     config: &Arc<Config>,
     settings: &Settings,
-    row: &postrider_store::control::RegisteredDestination,
-) -> Vec<Found> {
+    store: &Arc<dyn Store>,
+    row: &RegisteredDestination,
+) -> Result<Vec<Found>, Failure> {
     let factory = Factory::new(Arc::clone(config));
     let kind = &row.destination.kind;
     if !factory.kinds().contains(&kind.as_str()) {
-        return vec![Found::of_fault(Fault::new(
+        return Ok(vec![Found::of_fault(Fault::new(
             Code::KindUnknown,
             format!("this program does not know destinations of kind {kind:?}"),
             "Its deliveries wait, untouched.",
             "run a postrider that knows the kind",
-        ))];
+        ))]);
     }
     let transport = match factory.open(row) {
         Ok(transport) => transport,
-        Err(error) => return vec![of_error(&error)],
+        Err(error) => return Ok(vec![of_error(&error)]),
     };
     let usage = settings.usage(&row.destination);
     let found = match tokio::time::timeout(PREFLIGHT_WITHIN, transport.preflight(&usage)).await {
         Ok(Ok(problems)) => problems.into_iter().map(Found::of_problem).collect(),
-        Ok(Err(error)) => vec![of_error(&error)],
+        Ok(Err(error)) => vec![match in_use(&error, store, row.id).await? {
+            Some(found) => found,
+            None => of_error(&error),
+        }],
         Err(_) => vec![of_error(&Error::Unavailable {
             code: "no_answer",
             message: format!("no answer within {PREFLIGHT_WITHIN:?}"),
         })],
     };
     transport.close().await;
-    found
+    Ok(found)
+}
+
+/// Another process has what only one may have. Where that is a relay of this database, all is well:
+/// a session holds lanes only of what it can send to.
+async fn in_use(
+    error: &Error,
+    store: &Arc<dyn Store>,
+    destination: DestinationId,
+) -> Result<Option<Found>, Failure> {
+    if !matches!(error, Error::Unavailable { code, .. } if *code == LOCKED) {
+        return Ok(None);
+    }
+    let now = store.now().await.map_err(failed)?;
+    let sessions = store.sessions(SESSIONS_MAX).await.map_err(failed)?;
+    let lanes = store.lanes().await.map_err(failed)?;
+    let holder = sessions.iter().find(|session| {
+        session.ended.is_none()
+            && session.expires_at > now
+            && lanes
+                .iter()
+                .any(|lane| lane.destination == destination && lane.session == Some(session.id))
+    });
+    Ok(holder.map(|session| Found {
+        code: "in_use".to_owned(),
+        severity: "note",
+        message: format!(
+            "the relay {} of this database has it open, so it was not looked at",
+            session.owner
+        ),
+        fault: None,
+    }))
 }
 
 fn of_error(error: &Error) -> Found {
