@@ -61,6 +61,11 @@ async fn from_nothing_to_a_receipt_on_postgres_and_jetstream() -> Result<()> {
     assert_eq!(once.json()["claimed"], 0, "{}", once.stderr);
     let preview = place.answer("provision");
     assert_eq!(preview.code, Some(1), "{}", preview.stdout);
+    assert!(
+        preview.stdout.contains("create stream") && preview.stdout.contains("duplicate window"),
+        "{}",
+        preview.stdout
+    );
     assert_eq!(place.answer("check").code, Some(1));
     place.done("provision --yes");
     let check = place.answer("check");

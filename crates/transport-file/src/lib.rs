@@ -13,8 +13,8 @@ use postrider_contract::{
 };
 use postrider_core::Outcome;
 use postrider_transport::{
-    Answer, Batch, Error, LOCKED, Message, Probe, ProbeStrength, Probed, Problem, Severity, Template,
-    Traits, Transport, Usage, target::Alphabet,
+    Answer, Batch, Error, LOCKED, Message, Probe, ProbeStrength, Probed, Problem, Provision,
+    Severity, Template, Traits, Transport, Usage, target::Alphabet,
 };
 use serde::Deserialize;
 use tokio::{
@@ -292,17 +292,20 @@ impl Transport for JsonLines {
         Ok(problems)
     }
 
-    async fn provision(&self, _: &Usage) -> Result<Vec<String>, Error> {
+    async fn provision(&self, _: &Usage, how: Provision) -> Result<Vec<String>, Error> {
         let folder = self.folder.clone();
         let shown = folder.display().to_string();
+        // The file itself is made when it is opened.
         if folder.is_dir() {
-            return Ok(vec![format!(
-                "folder {shown} is there; the file is made when it is opened"
-            )]);
+            return Ok(Vec::new());
+        }
+        let done = vec![format!("create folder {shown}")];
+        if how == Provision::Preview {
+            return Ok(done);
         }
         let made = tokio::task::spawn_blocking(move || std::fs::create_dir_all(folder)).await;
         match made {
-            Ok(Ok(())) => Ok(vec![format!("created folder {shown}")]),
+            Ok(Ok(())) => Ok(done),
             Ok(Err(error)) => Err(Error::Misconfigured {
                 code: "folder_missing",
                 message: format!("folder {shown} cannot be created: {error}"),

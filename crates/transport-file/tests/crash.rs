@@ -7,7 +7,7 @@ use std::{io::Write, process::Command, sync::Arc, time::Duration};
 use postrider_conformance::transport::fixture;
 use postrider_contract::{Receipt, destination::Serializer};
 use postrider_core::{Class, Outcome};
-use postrider_transport::{Earlier, Error, Probed, Severity, Transport, Usage};
+use postrider_transport::{Earlier, Error, Probed, Provision, Severity, Transport, Usage};
 use postrider_transport_file::JsonLines;
 use support::{Harness, destination};
 
@@ -128,7 +128,10 @@ async fn a_missing_folder_is_an_outage_until_it_is_provisioned() {
             .iter()
             .any(|p| p.code == "folder_missing" && p.severity == Severity::Refused)
     );
-    transport.provision(&usage()).await.unwrap();
+    transport
+        .provision(&usage(), Provision::Make)
+        .await
+        .unwrap();
     assert_eq!(transport.preflight(&usage()).await.unwrap(), []);
     at(&fixture::send_one(&transport, &sent, AMPLE).await);
 }

@@ -23,8 +23,8 @@ use postrider_contract::{
 };
 use postrider_core::Outcome;
 use postrider_transport::{
-    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Severity, Template,
-    Traits, Transport, Usage, target::Alphabet,
+    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provision, Severity,
+    Template, Traits, Transport, Usage, target::Alphabet,
 };
 use reqwest::{
     Response,
@@ -398,11 +398,9 @@ impl Transport for Webhook {
         })
     }
 
-    async fn provision(&self, _: &Usage) -> Result<Vec<String>, Error> {
-        Ok(vec![format!(
-            "{} is not ours to provision",
-            self.settings.host
-        )])
+    async fn provision(&self, _: &Usage, _: Provision) -> Result<Vec<String>, Error> {
+        // Somebody else's server is not ours to change.
+        Ok(Vec::new())
     }
 
     fn check(&self, message: &Message) -> Result<(), Outcome> {

@@ -31,8 +31,8 @@ use postrider_contract::{
 };
 use postrider_core::{Class, Outcome};
 use postrider_transport::{
-    Answer, Batch, Error, Late, Message, Probe, ProbeStrength, Probed, Problem, Template, Traits,
-    Transport, Usage,
+    Answer, Batch, Error, Late, Message, Probe, ProbeStrength, Probed, Problem, Provision,
+    Template, Traits, Transport, Usage,
 };
 use tokio::{
     sync::mpsc,
@@ -324,9 +324,9 @@ impl Transport for JetStream {
         Ok(problems)
     }
 
-    async fn provision(&self, usage: &Usage) -> Result<Vec<String>, Error> {
+    async fn provision(&self, usage: &Usage, how: Provision) -> Result<Vec<String>, Error> {
         let link = self.connected().await?;
-        let done = provision::provision(&link, &self.place, &self.settings, usage).await?;
+        let done = provision::provision(&link, &self.place, &self.settings, usage, how).await?;
         self.dial.learn(
             stream::info(&link, &self.place.stream).await.ok().as_ref(),
             &link,

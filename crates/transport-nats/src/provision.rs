@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider_contract::destination::Durability;
-use postrider_transport::{Error, Usage};
+use postrider_transport::{Error, Provision, Usage};
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,16 +25,17 @@ pub(crate) async fn provision(
     place: &Place,
     settings: &Settings,
     usage: &Usage,
+    how: Provision,
 ) -> Result<Vec<String>, Error> {
     let stream = &place.stream;
     let window = usage.resend_span.clamp(WINDOW_MIN, WINDOW_MAX);
     let known: Result<Value, ApiError> = ask(link, "STREAM.INFO", stream, &json!({})).await;
     match known {
-        Ok(info) => update(link, place, window, info).await,
+        Ok(info) => update(link, place, window, info, how).await,
         Err(ApiError::Refused {
             code: stream::STREAM_NOT_FOUND,
             ..
-        }) => create(link, place, settings, window).await,
+        }) => create(link, place, settings, window, how).await,
         Err(error) => Err(error.into()),
     }
 }
@@ -44,6 +45,7 @@ async fn create(
     place: &Place,
     settings: &Settings,
     window: Duration,
+    how: Provision,
 ) -> Result<Vec<String>, Error> {
     let stream = &place.stream;
     let shape = settings.provision;
@@ -74,9 +76,11 @@ async fn create(
         "max_age": nanos(age),
         "duplicate_window": nanos(window),
     });
-    let _: Value = ask(link, "STREAM.CREATE", stream, &config).await?;
+    if how == Provision::Make {
+        let _: Value = ask(link, "STREAM.CREATE", stream, &config).await?;
+    }
     Ok(vec![format!(
-        "created stream {stream:?} for {:?}: file storage, replicas {replicas}, discard new, \
+        "create stream {stream:?} for {:?}: file storage, replicas {replicas}, discard new, \
          duplicate window {window:?}",
         place.filter
     )])
@@ -88,6 +92,7 @@ async fn update(
     place: &Place,
     window: Duration,
     mut info: Value,
+    how: Provision,
 ) -> Result<Vec<String>, Error> {
     let stream = &place.stream;
     let mut done = Vec::new();
@@ -115,7 +120,7 @@ async fn update(
         });
         subjects.push(json!(place.filter));
         done.push(format!(
-            "added the subjects {:?} to stream {stream:?}",
+            "add the subjects {:?} to stream {stream:?}",
             place.filter
         ));
     }
@@ -130,13 +135,13 @@ async fn update(
     if own < wanted {
         config.insert("duplicate_window".to_owned(), json!(wanted));
         done.push(format!(
-            "raised the duplicate window of stream {stream:?} from {:?} to {:?}",
+            "raise the duplicate window of stream {stream:?} from {:?} to {:?}",
             Duration::from_nanos(own),
             Duration::from_nanos(wanted)
         ));
     }
-    if done.is_empty() {
-        return Ok(vec![format!("stream {stream:?} is as it should be")]);
+    if done.is_empty() || how == Provision::Preview {
+        return Ok(done);
     }
     let config = Value::Object(config.clone());
     let _: Value = ask(link, "STREAM.UPDATE", stream, &config).await?;

@@ -7,7 +7,9 @@ use std::{sync::Arc, time::Duration};
 use postrider_conformance::transport::{Harness as _, fixture};
 use postrider_contract::Receipt;
 use postrider_core::{Class, Outcome};
-use postrider_transport::{Batch, Earlier, Error, Late, Message, Severity, Transport, Usage};
+use postrider_transport::{
+    Batch, Earlier, Error, Late, Message, Provision, Severity, Transport, Usage,
+};
 use postrider_transport_nats::{Connection, JetStream};
 use support::{Harness, Oldest, connection, destination, fake::Fake, usage};
 use tokio::sync::mpsc;
@@ -265,7 +267,7 @@ async fn nat_3_the_preflight_names_the_window_and_the_span() {
         problem.message.contains("1s") && problem.message.contains("77s"),
         "{problem:?}"
     );
-    transport.provision(&span).await.unwrap();
+    transport.provision(&span, Provision::Make).await.unwrap();
     let problems = transport.preflight(&span).await.unwrap();
     assert!(
         problems.iter().all(|p| p.code != "duplicate_window_short"),

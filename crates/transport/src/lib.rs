@@ -180,6 +180,13 @@ impl Error {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provision {
+    /// Change nothing.
+    Preview,
+    Make,
+}
+
 /// One way to deliver, bound to one registered destination.
 #[async_trait]
 pub trait Transport: Debug + Send + Sync + 'static {
@@ -189,9 +196,10 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// An empty answer: ready.
     async fn preflight(&self, usage: &Usage) -> Result<Vec<Problem>, Error>;
 
-    /// Creates or alters what the destination needs; says what it did, for people. Only ever
-    /// called by the `provision` command (I19).
-    async fn provision(&self, usage: &Usage) -> Result<Vec<String>, Error>;
+    /// Creates or alters what the destination needs, or only says what it would; one line for
+    /// people per change, none where nothing is to be done. Only ever called by the `provision`
+    /// command (I19).
+    async fn provision(&self, usage: &Usage, how: Provision) -> Result<Vec<String>, Error>;
 
     /// Whether this message can be sent at all, by size and header rules, so that one bad message
     /// cannot fail its neighbours. Cheap, no I/O. `Err` is an [`Outcome::Rejected`].

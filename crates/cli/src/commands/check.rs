@@ -2,8 +2,8 @@
 
 use std::{io::Write, sync::Arc, time::Duration};
 
-use postrider_relay::{Settings, TransportFactory};
 use postrider_core::DestinationId;
+use postrider_relay::{Settings, TransportFactory};
 use postrider_store::{
     Store,
     control::{RegisteredDestination, Registry},

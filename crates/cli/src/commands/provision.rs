@@ -4,12 +4,12 @@ use std::{io::Write, sync::Arc, time::Duration};
 
 use postrider_relay::TransportFactory;
 use postrider_store::control::RegisteredDestination;
-use postrider_transport::{Error, Severity};
+use postrider_transport::{Error, Provision};
 use serde::Serialize;
 
 use super::{failed, not_confirmed, open, run::settings};
 use crate::{
-    args::Provision,
+    args,
     backend::Factory,
     code::Code,
     config::{Config, keys},
@@ -32,12 +32,16 @@ struct Report {
 #[derive(Serialize)]
 struct Row {
     destination: String,
-    /// In a preview what is not as it should be, else what was done.
+    /// In a preview what would be done, else what was done.
     lines: Vec<String>,
     error: Option<String>,
 }
 
-pub(super) async fn run(args: &Provision, config: Arc<Config>, out: &mut dyn Write) -> Outcome {
+pub(super) async fn run(
+    args: &args::Provision,
+    config: Arc<Config>,
+    out: &mut dyn Write,
+) -> Outcome {
     let store = open(&config).await?;
     let registry = store.registry().await.map_err(failed)?;
     let mut chosen: Vec<&RegisteredDestination> = Vec::new();
@@ -67,20 +71,12 @@ pub(super) async fn run(args: &Provision, config: Arc<Config>, out: &mut dyn Wri
         let done = match factory.open(row) {
             Err(error) => Err(error),
             Ok(transport) => {
-                let done = tokio::time::timeout(WITHIN, async {
-                    if args.change.yes {
-                        transport.provision(&usage).await
-                    } else {
-                        let problems = transport.preflight(&usage).await?;
-                        // A warning is a risk that the operator took, nothing to make.
-                        Ok(problems
-                            .into_iter()
-                            .filter(|problem| problem.severity == Severity::Refused)
-                            .map(|problem| format!("{}: {}", problem.code, problem.message))
-                            .collect())
-                    }
-                })
-                .await;
+                let how = if args.change.yes {
+                    Provision::Make
+                } else {
+                    Provision::Preview
+                };
+                let done = tokio::time::timeout(WITHIN, transport.provision(&usage, how)).await;
                 transport.close().await;
                 done.unwrap_or_else(|_| {
                     Err(Error::Unavailable {
@@ -114,7 +110,7 @@ pub(super) async fn run(args: &Provision, config: Arc<Config>, out: &mut dyn Wri
     }
 }
 
-fn print(args: &Provision, rows: Vec<Row>, out: &mut dyn Write) -> std::io::Result<()> {
+fn print(args: &args::Provision, rows: Vec<Row>, out: &mut dyn Write) -> std::io::Result<()> {
     if args.format.json {
         let report = Report {
             schema: "postrider.cli.provision/1",
@@ -128,7 +124,7 @@ fn print(args: &Provision, rows: Vec<Row>, out: &mut dyn Write) -> std::io::Resu
             (Some(_), _, _) => "could not",
             (None, true, _) => "nothing to do",
             (None, false, true) => "done",
-            (None, false, false) => "not as it should be",
+            (None, false, false) => "to do",
         };
         writeln!(out, "{}: {word}", row.destination)?;
         for line in row.lines.iter().chain(&row.error) {
