@@ -7,7 +7,7 @@ use std::{
     collections::{HashMap, VecDeque},
     fs::{File, OpenOptions, TryLockError},
     io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use postrider_contract::EventId;
@@ -40,26 +40,27 @@ struct Index {
 /// Why the file cannot be used now.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    #[error("another process has the file open; only one may append to it")]
-    Locked,
+    #[error("another process has {} open; only one may append to it", .0.display())]
+    Locked(PathBuf),
     #[error("the disk is full")]
     NoSpace,
-    #[error("the folder of the file does not exist")]
-    NoFolder,
-    #[error("the file is not a regular one")]
-    NotAFile,
+    #[error(
+        "the folder {} does not exist; `postrider provision` makes it, or correct the connection's folder",
+        .0.display()
+    )]
+    NoFolder(PathBuf),
+    #[error("{} is not a regular file; give the destination another target", .0.display())]
+    NotAFile(PathBuf),
     #[error("the file cannot be used: {0}")]
     Io(std::io::Error),
 }
 
 impl From<std::io::Error> for Fault {
     fn from(error: std::io::Error) -> Self {
-        use ErrorKind::{FileTooLarge, NotFound, QuotaExceeded, StorageFull};
+        use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let kind = error.kind();
         if [StorageFull, QuotaExceeded, FileTooLarge].contains(&kind) {
             Self::NoSpace
-        } else if kind == NotFound {
-            Self::NoFolder
         } else {
             Self::Io(error)
         }
@@ -114,13 +115,17 @@ impl Journal {
             .write(true)
             .create(true)
             .truncate(false)
-            .open(path)?;
+            .open(path)
+            .map_err(|error| match (error.kind(), path.parent()) {
+                (ErrorKind::NotFound, Some(folder)) => Fault::NoFolder(folder.to_owned()),
+                (_, _) => error.into(),
+            })?;
         if !file.metadata()?.is_file() {
-            return Err(Fault::NotAFile);
+            return Err(Fault::NotAFile(path.to_owned()));
         }
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Fault::Locked),
+            Err(TryLockError::WouldBlock) => return Err(Fault::Locked(path.to_owned())),
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
         if is_new && let Some(folder) = path.parent() {

@@ -210,8 +210,8 @@ impl From<Trouble> for Error {
             Trouble::Undone(fault) | Trouble::Unknown(fault) => {
                 let (code, message) = (code(&fault), fault.to_string());
                 match fault {
-                    Fault::NoFolder | Fault::NotAFile => Self::Misconfigured { code, message },
-                    Fault::Locked | Fault::NoSpace | Fault::Io(_) => {
+                    Fault::NoFolder(_) | Fault::NotAFile(_) => Self::Misconfigured { code, message },
+                    Fault::Locked(_) | Fault::NoSpace | Fault::Io(_) => {
                         Self::Unavailable { code, message }
                     }
                 }
@@ -222,10 +222,10 @@ impl From<Trouble> for Error {
 
 fn code(fault: &Fault) -> &'static str {
     match fault {
-        Fault::Locked => LOCKED,
+        Fault::Locked(_) => LOCKED,
         Fault::NoSpace => "no_space",
-        Fault::NoFolder => "folder_missing",
-        Fault::NotAFile => "not_a_file",
+        Fault::NoFolder(_) => "folder_missing",
+        Fault::NotAFile(_) => "not_a_file",
         Fault::Io(_) => "write_failed",
     }
 }
@@ -246,7 +246,9 @@ fn opened<'a>(
         }
         return Ok(guard.insert(journal));
     }
-    guard.as_mut().ok_or(Fault::Locked)
+    guard
+        .as_mut()
+        .ok_or_else(|| Fault::Locked(path.to_owned()))
 }
 
 #[async_trait]
