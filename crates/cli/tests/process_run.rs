@@ -262,7 +262,7 @@ fn every_command_but_migrate_refuses_a_schema_that_it_does_not_know() -> Result<
     refuses(&place, "P0013");
     let migrate = place.answer("migrate");
     assert_eq!(migrate.code, Some(2), "{}", migrate.stderr);
-    assert!(migrate.stderr.contains("P0037"), "{}", migrate.stderr);
+    assert!(migrate.stderr.contains("P0013"), "{}", migrate.stderr);
     let preview = place.answer("migrate --dry-run");
     assert!(preview.stderr.contains("P0013"), "{}", preview.stderr);
 
@@ -272,6 +272,13 @@ fn every_command_but_migrate_refuses_a_schema_that_it_does_not_know() -> Result<
         [newest],
     )?;
     refuses(&place, "P0012");
+
+    // Somebody edited what is recorded.
+    database.execute("update postrider_migrations set checksum = 'sha256:00'", [])?;
+    refuses(&place, "P0014");
+    let migrate = place.answer("migrate");
+    assert_eq!(migrate.code, Some(2), "{}", migrate.stderr);
+    assert!(migrate.stderr.contains("P0014"), "{}", migrate.stderr);
     Ok(())
 }
 

@@ -162,8 +162,17 @@ pub(crate) async fn schema_status(config: &Config) -> Result<SchemaStatus, Fault
 /// Brings the schema up to date.
 ///
 /// # Errors
-/// [`Code::MigrationFailed`], or why the database cannot be used at all.
+/// [`Code::SchemaNewer`], [`Code::SchemaAltered`], [`Code::MigrationFailed`], or why the database cannot be used at all.
 pub(crate) async fn migrate(config: &Config) -> Result<Migrated, Fault> {
+    // What no migration can bring up to date has a code and a remedy of its own.
+    match schema_status(config).await? {
+        SchemaStatus::Missing | SchemaStatus::Current { .. } | SchemaStatus::Older { .. } => {}
+        status @ (SchemaStatus::Newer { .. } | SchemaStatus::Altered { .. }) => {
+            if let Some(fault) = schema_fault(&status, config) {
+                return Err(fault);
+            }
+        }
+    }
     match address(config)? {
         Address::Sqlite(path) => {
             let applied = tokio::task::spawn_blocking(move || sqlite::migrate(&path))
