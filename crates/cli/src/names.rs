@@ -1,4 +1,5 @@
-//! Destinations by the names that people use: `orders` for all generations, `orders#2` for one.
+//! Names that people use: `orders` for all generations of a destination, `orders#2` for one; and
+//! what a name that does not exist was probably meant to be.
 
 use postrider_core::DestinationId;
 use postrider_store::control::{RegisteredDestination, Registry};
@@ -39,15 +40,8 @@ fn unknown(registry: &Registry, text: &str) -> Fault {
         .destinations
         .iter()
         .map(|row| row.destination.name.clone());
-    let nearest = labels
-        .iter()
-        .cloned()
-        .chain(names)
-        .map(|known| (strsim::jaro_winkler(text, &known), known))
-        .filter(|(likeness, _)| *likeness >= 0.75)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    let fix = match nearest {
-        Some((_, known)) => format!("did you mean {known:?}?"),
+    let fix = match nearest(text, labels.iter().cloned().chain(names)) {
+        Some(known) => format!("did you mean {known:?}?"),
         None if labels.is_empty() => "register destinations with `postrider apply`".to_owned(),
         None => "`postrider destination list` has them all".to_owned(),
     };
@@ -57,6 +51,16 @@ fn unknown(registry: &Registry, text: &str) -> Fault {
         "",
         fix,
     )
+}
+
+/// The most alike of the known names, if one is alike enough not to confuse.
+pub(crate) fn nearest(given: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
+    known
+        .into_iter()
+        .map(|known| (strsim::jaro_winkler(given, &known), known))
+        .filter(|(likeness, _)| *likeness >= 0.75)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
 }
 
 /// `orders#2`, or the number of a destination that is not registered.

@@ -29,7 +29,7 @@ pub enum AppendError {
     /// by it if the registry is older than the active delivery set.
     #[error(
         "event type {event_type:?} version {schema_version:?} is not registered; register it with \
-         `postrider apply`, and refresh the registry if that was done since it was loaded"
+         `postrider apply`"
     )]
     UnknownEventType {
         event_type: String,

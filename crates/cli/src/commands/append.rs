@@ -22,7 +22,7 @@ use crate::{
     code::Code,
     config::Config,
     fault::{Exit, Failure, Fault, Outcome},
-    output,
+    names, output,
 };
 
 /// Lines in one transaction: large enough to be fast, small enough to hold no lock for long.
@@ -135,7 +135,22 @@ fn check(registry: &Registry, event: &NewEvent, line: Option<u64>) -> Result<(),
             postrider::AppendError::TooLarge { .. } => Code::PayloadTooLarge,
             _ => Code::EventInvalid,
         };
-        refused(code, &place, &error.to_string()).into()
+        let mut fault = refused(code, &place, &error.to_string());
+        if let postrider::AppendError::UnknownEventType {
+            event_type,
+            schema_version,
+        } = &error
+        {
+            fault.what =
+                format!("{place}event type {event_type:?} version {schema_version:?} is not registered");
+            let known = registry.event_types().into_iter();
+            let known = known.map(|(name, version)| format!("{name} version {version}"));
+            let given = format!("{event_type} version {schema_version}");
+            if let Some(nearest) = names::nearest(&given, known) {
+                fault.what.push_str(&format!("; did you mean {nearest}?"));
+            }
+        }
+        fault.into()
     })
 }
 
@@ -153,7 +168,9 @@ fn refusal(error: &AppendError, place: &str) -> Failure {
 
 fn refused(code: Code, place: &str, what: &str) -> Fault {
     let fix = match code {
-        Code::EventTypeUnknown => "correct it, or add the event type and a route and apply them",
+        Code::EventTypeUnknown => {
+            "correct it, or add the event type and a route to the file and run `postrider apply`"
+        }
         Code::NoDeliverySet => "run `postrider apply --yes`",
         Code::EventIdConflict => "give the event an id of its own, or none",
         Code::PayloadTooLarge => "put the content elsewhere, and its address into the event",

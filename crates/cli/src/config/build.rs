@@ -23,7 +23,7 @@ use super::{
     secret::Url,
     section::{Section, sections},
 };
-use crate::{code::Code, fault::Fault};
+use crate::{code::Code, fault::Fault, names};
 
 /// Makes the model of settings whose keys and kinds were checked.
 ///
@@ -516,13 +516,8 @@ impl<'a> Reader<'a> {
         known: impl Iterator<Item = &'n String>,
     ) {
         let known: Vec<&String> = known.collect();
-        let nearest = known
-            .iter()
-            .map(|name| (name, strsim::jaro_winkler(given, name)))
-            .filter(|(_, likeness)| *likeness >= 0.75)
-            .max_by(|(_, a), (_, b)| a.total_cmp(b));
-        let fix = match nearest {
-            Some((name, _)) => format!("did you mean {name:?}?"),
+        let fix = match names::nearest(given, known.iter().map(|name| (*name).clone())) {
+            Some(name) => format!("did you mean {name:?}?"),
             None if known.is_empty() => format!("there are no {table} yet: add it"),
             None => {
                 let names: Vec<String> = known
