@@ -339,6 +339,16 @@ end
 $$;
 CREATE FUNCTION postrider.check_fields(e postrider.new_event) RETURNS void
     LANGUAGE plpgsql STABLE
+    AS $$
+begin
+    if (e).event_id = '00000000-0000-0000-0000-000000000000' then
+        perform postrider.refuse_field('eventId', 'is the nil UUID; leave it out, or give the event an id of its own');
+    end if;
+    perform postrider.check_other_fields(e);
+end
+$$;
+CREATE FUNCTION postrider.check_other_fields(e postrider.new_event) RETURNS void
+    LANGUAGE plpgsql STABLE
     AS $_$
 declare
     field record;
@@ -551,9 +561,12 @@ begin
     return at;
 end
 $_$;
-CREATE FUNCTION postrider.fields_hold(e postrider.new_event) RETURNS boolean
+CREATE FUNCTION postrider.other_fields_hold(e postrider.new_event) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN COALESCE((((e).event_type IS NOT NULL) AND ((e).schema_version IS NOT NULL) AND ((e).payload IS NOT NULL) AND ((octet_length((e).aggregate_type) >= 1) AND (octet_length((e).aggregate_type) <= 255)) AND ((octet_length((e).aggregate_id) >= 1) AND (octet_length((e).aggregate_id) <= 255)) AND ((octet_length(COALESCE((e).tenant, '-'::text)) >= 1) AND (octet_length(COALESCE((e).tenant, '-'::text)) <= 255)) AND (octet_length(COALESCE((e).partition_key, ''::text)) <= 511) AND ((octet_length(COALESCE((e).actor, '-'::text)) >= 1) AND (octet_length(COALESCE((e).actor, '-'::text)) <= 255)) AND ((octet_length(COALESCE((e).request_id, '-'::text)) >= 1) AND (octet_length(COALESCE((e).request_id, '-'::text)) <= 255)) AND ((octet_length(COALESCE((e).correlation_id, '-'::text)) >= 1) AND (octet_length(COALESCE((e).correlation_id, '-'::text)) <= 255)) AND ((octet_length(COALESCE((e).causation_id, '-'::text)) >= 1) AND (octet_length(COALESCE((e).causation_id, '-'::text)) <= 255)) AND ((octet_length(COALESCE((e).operation_id, '-'::text)) >= 1) AND (octet_length(COALESCE((e).operation_id, '-'::text)) <= 255)) AND (concat((e).aggregate_type, (e).aggregate_id, (e).tenant, (e).partition_key, (e).actor, (e).request_id, (e).correlation_id, (e).causation_id, (e).operation_id) !~ '[\u0001-\u001f\u007f-\u009f]'::text) AND ((COALESCE((e).aggregate_version, (0)::bigint) >= 0) AND (COALESCE((e).aggregate_version, (0)::bigint) <= '9007199254740991'::bigint)) AND (((e).occurred_at IS NULL) OR (postrider.parse_time((e).occurred_at) IS NOT NULL)) AND (((e).content_type IS NULL) OR ((e).content_type = 'application/json'::text) OR ((octet_length((e).content_type) <= 255) AND postrider.is_media_type((e).content_type) AND ((lower((e).content_type) !~~ 'application/vnd.postrider.tombstone%'::text) OR ((octet_length((e).payload) = 0) AND (COALESCE((e).partition_key, '-'::text) <> ''::text)) OR (lower(rtrim(split_part((e).content_type, ';'::text, 1), ' '::text)) <> 'application/vnd.postrider.tombstone'::text)))) AND ((((e).traceparent IS NULL) AND ((e).tracestate IS NULL)) OR postrider.is_trace_context((e).traceparent, (e).tracestate))), false);
+CREATE FUNCTION postrider.fields_hold(e postrider.new_event) RETURNS boolean
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN (((e).event_id IS DISTINCT FROM '00000000-0000-0000-0000-000000000000'::uuid) AND postrider.other_fields_hold(e));
 CREATE FUNCTION postrider.header_pairs(headers json) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -849,7 +862,8 @@ CREATE TABLE postrider.breakers (
     since timestamp with time zone NOT NULL,
     code text NOT NULL COLLATE pg_catalog."C",
     detail text NOT NULL COLLATE pg_catalog."C",
-    next_probe_at timestamp with time zone NOT NULL
+    next_probe_at timestamp with time zone NOT NULL,
+    refused boolean DEFAULT false NOT NULL
 );
 CREATE TABLE postrider.deliveries (
     "position" bigint NOT NULL,
@@ -1371,6 +1385,7 @@ GRANT ALL ON FUNCTION postrider.append_checked(checked_with integer, schema_dige
 GRANT ALL ON FUNCTION postrider.append_checked(checked_with integer, schema_digests text[], given_ids uuid[], event_types text[], payloads bytea[], aggregate_types text[], aggregate_ids text[], schema_versions text[], event_ids uuid[], tenants text[], aggregate_versions bigint[], content_types text[], partition_keys text[], actors text[], request_ids text[], correlation_ids text[], causation_ids text[], operation_ids text[], occurred_ats text[], traceparents text[], tracestates text[], headers json[]) TO postrider_operator;
 REVOKE ALL ON FUNCTION postrider.append_rows(given postrider.new_event[], moment timestamp with time zone) FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.check_fields(e postrider.new_event) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.check_other_fields(e postrider.new_event) FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.time_text(at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION postrider.time_text(at timestamp with time zone) TO postrider_relay;
 GRANT ALL ON FUNCTION postrider.time_text(at timestamp with time zone) TO postrider_viewer;
@@ -1404,6 +1419,7 @@ GRANT ALL ON FUNCTION postrider.fence(session uuid, moment timestamp with time z
 REVOKE ALL ON FUNCTION postrider.is_media_type(value text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.is_trace_context(traceparent text, tracestate text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.parse_time(given text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.other_fields_hold(e postrider.new_event) FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.fields_hold(e postrider.new_event) FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.header_pairs(headers json) FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.is_json_media(value text) FROM PUBLIC;

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
-/// The identity of an event: a UUIDv7 by default, any UUID is accepted.
+/// The identity of an event: a UUIDv7 by default. An append accepts any UUID but the nil one.
 ///
 /// Nothing takes the order of ids for the order of commits: ids made within one millisecond, on
 /// two machines, or around a clock step do not sort in creation order.

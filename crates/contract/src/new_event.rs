@@ -110,12 +110,18 @@ impl NewEvent {
         delivery_set: &DeliverySetRef,
         schema_digest: Option<Digest>,
     ) -> Result<Sealed, Invalid> {
+        let event_id = self.event_id.unwrap_or(event_id);
+        if event_id.0.is_nil() {
+            // What many a program writes for "none": every such event would be the same one.
+            let rule = "is the nil UUID; leave it out, or give the event an id of its own";
+            return Err(Invalid::inconsistent("eventId", rule));
+        }
         let or = |given: &Option<String>, default: &str| {
             given.clone().unwrap_or_else(|| default.to_owned())
         };
         let envelope = Envelope {
             schema: Schema::V1,
-            event_id: self.event_id.unwrap_or(event_id),
+            event_id,
             generation: 1,
             tenant: or(&self.tenant, TENANT_DEFAULT),
             aggregate: self.aggregate.clone(),

@@ -168,7 +168,7 @@ fn check(event: &NewEvent) -> Result<(), AppendError> {
     };
     let epoch = Timestamp::from_unix_micros(0).expect("1970 is in range");
     event
-        .seal(EventId(uuid::Uuid::nil()), epoch, &placeholder, None)
+        .seal(EventId(uuid::Uuid::max()), epoch, &placeholder, None)
         .map(drop)
         .map_err(|invalid| AppendError::Invalid(invalid.to_string()))
 }

@@ -82,6 +82,7 @@ pub(crate) const MIGRATIONS: &[Migration] = migrations![
     7 "0007_quarantine_by_code",
     8 "0008_producers",
     9 "0009_refusals",
+    10 "0010_nil_event_id",
 ];
 
 /// A first line that makes the file one statement outside a transaction: an index built while the

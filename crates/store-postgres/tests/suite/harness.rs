@@ -266,7 +266,7 @@ impl Caller {
     async fn append_one(&self, event: &NewEvent) -> Result<Appended, AppendError> {
         event
             .seal(
-                EventId(uuid::Uuid::nil()),
+                EventId(uuid::Uuid::max()),
                 self.clock.now(),
                 &postrider_contract::envelope::DeliverySetRef {
                     version: 1,
