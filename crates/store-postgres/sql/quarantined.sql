@@ -3,7 +3,7 @@
 --
 -- `overtaken` looks at the events of the next 10,000 positions: a later one that is further away
 -- than that is not looked for.
-select q.destination_id, q.position, q.event_id, e.envelope_digest, d.key_hash, d.attempts,
+select q.destination_id, q.position, q.event_id, e.envelope, e.envelope_digest, d.key_hash, d.attempts,
     q.code, q.detail, q.since, behind.tail, behind.seen > $7::bigint as capped,
     exists (
         select from {schema}.events later

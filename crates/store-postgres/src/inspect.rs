@@ -296,6 +296,7 @@ impl PostgresStore {
                 destination: read::destination(row)?,
                 position: read::position(row, "position")?,
                 event_id: read::event_id(row)?,
+                envelope: get(row, "envelope")?,
                 envelope_digest: read::jcs_digest(row, "envelope_digest")?,
                 key_hash: get(row, "key_hash")?,
                 attempts_charged: charged(row)?,

@@ -19,7 +19,8 @@ SELECT
                 SELECT 1 FROM postrider_deliveries AS o
                 WHERE o.destination_id = d.destination_id AND o.position = later.position
             )
-    ) AS overtaken
+    ) AS overtaken,
+    e.envelope
 FROM postrider_destinations AS t
 CROSS JOIN postrider_deliveries AS d INDEXED BY postrider_deliveries_stuck
     ON d.destination_id = t.destination_id AND d.state = 2 AND d.state <> 0

@@ -40,6 +40,7 @@ pub(crate) fn quarantined(
             destination,
             position,
             event_id: column::event_id(row, 2)?,
+            envelope: read(row, 10)?,
             envelope_digest: column::envelope_digest(row, 3)?,
             key_hash,
             attempts_charged: read(row, 5)?,

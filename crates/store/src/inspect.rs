@@ -200,6 +200,8 @@ pub struct QuarantineRow {
     pub destination: DestinationId,
     pub position: Position,
     pub event_id: EventId,
+    /// Canonical JSON.
+    pub envelope: String,
     pub envelope_digest: Digest,
     pub key_hash: i64,
     pub attempts_charged: u32,

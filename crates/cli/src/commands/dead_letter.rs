@@ -61,15 +61,11 @@ struct Row {
 }
 
 impl Row {
-    async fn of(
-        row: &QuarantineRow,
-        store: &Arc<dyn Store>,
-        registry: &Registry,
-    ) -> Result<Self, Failure> {
-        let event = store.event(row.event_id).await.map_err(failed)?;
-        let envelope = event.and_then(|event| Envelope::from_stored(&event.event.envelope).ok());
+    fn of(row: &QuarantineRow, registry: &Registry) -> Self {
+        // What cannot be read may be why it is in quarantine.
+        let envelope = Envelope::from_stored(&row.envelope).ok();
         let of = |field: fn(&Envelope) -> &String| envelope.as_ref().map(field).cloned();
-        Ok(Self {
+        Self {
             event_id: row.event_id,
             destination: names::label(registry, row.destination),
             position: row.position.0,
@@ -84,7 +80,7 @@ impl Row {
             since: row.reason.since,
             waiting: row.tail,
             overtaken: row.overtaken,
-        })
+        }
     }
 }
 
@@ -151,10 +147,7 @@ async fn list(args: &DeadLetterList, config: &Config, out: &mut dyn Write) -> Ou
         (true, Some(last)) => Some(write_cursor((last.destination, last.position))),
         (_, _) => None,
     };
-    let mut rows = Vec::new();
-    for row in &found {
-        rows.push(Row::of(row, &store, &registry).await?);
-    }
+    let rows: Vec<Row> = found.iter().map(|row| Row::of(row, &registry)).collect();
     if args.format.json {
         let list = List {
             schema: "postrider.cli.dead-letters/1",
@@ -260,7 +253,7 @@ async fn replay(args: &Replay, config: &Config, out: &mut dyn Write) -> Outcome 
     let warnings = warnings(&found, &registry);
 
     if !args.change.yes {
-        preview(args, &found, warnings, &store, &registry, out).await?;
+        preview(args, &found, warnings, &registry, out)?;
         if more {
             output::say(&format!("only the first {} are meant: --limit", args.limit));
         }
@@ -311,14 +304,13 @@ fn warnings(found: &[QuarantineRow], registry: &Registry) -> Vec<String> {
         .collect()
 }
 
-async fn preview(
+fn preview(
     args: &Replay,
     found: &[QuarantineRow],
     warnings: Vec<String>,
-    store: &Arc<dyn Store>,
     registry: &Registry,
     out: &mut dyn Write,
-) -> Result<(), Failure> {
+) -> std::io::Result<()> {
     if args.format.json {
         let deliveries = found
             .iter()
@@ -328,12 +320,9 @@ async fn preview(
                 position: row.position.0,
             })
             .collect();
-        return Ok(report(args, false, deliveries, warnings, out)?);
+        return report(args, false, deliveries, warnings, out);
     }
-    let mut rows = Vec::new();
-    for row in found {
-        rows.push(Row::of(row, store, registry).await?);
-    }
+    let rows: Vec<Row> = found.iter().map(|row| Row::of(row, registry)).collect();
     table(&rows).print(out, "no delivery in quarantine matches")?;
     for warning in warnings {
         output::say(&format!("warning: {warning}"));

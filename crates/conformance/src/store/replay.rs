@@ -40,6 +40,11 @@ pub async fn a_selection_matches_all_that_it_names<H: StoreHarness>() {
     }];
     worker.run(&exchange).await;
 
+    for row in listed(&world, &ReplaySelection::default()).await {
+        let event = world.store.event(row.event_id).await.unwrap().unwrap();
+        assert_eq!(row.envelope, event.event.envelope);
+    }
+
     let selection = |events: Option<&[usize]>, destination, code: Option<&str>| ReplaySelection {
         events: events.map(|events| events.iter().map(|n| appended[*n].event_id).collect()),
         destination,

@@ -31,6 +31,7 @@ impl Model {
                     destination,
                     position,
                     event_id: event.event_id,
+                    envelope: event.envelope.clone(),
                     envelope_digest: event.envelope_digest,
                     key_hash: open.key_hash,
                     attempts_charged: open.attempts,
