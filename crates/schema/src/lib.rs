@@ -14,7 +14,7 @@ use jsonschema::Validator;
 use postrider_contract::{Digest, EventType};
 
 pub use compile::CompileError;
-pub use violation::Violation;
+pub use violation::{LASTING_CODES, Violation};
 
 /// Compiled schemas by digest. A (type, version) whose schema was changed has several, and an
 /// event is checked with the one that its envelope names.

@@ -41,6 +41,10 @@ pub enum Violation {
     Undecided { pointer: String, rule: String },
 }
 
+/// The codes that no replay outlives: neither the payload nor the schema that an event was committed
+/// with can change.
+pub const LASTING_CODES: [&str; 2] = ["payload_unreadable", "schema_violation"];
+
 impl Violation {
     /// A stable word, for outcomes and metrics.
     #[must_use]

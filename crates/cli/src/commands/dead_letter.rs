@@ -9,6 +9,7 @@ use postrider_store::{
     control::Registry,
     inspect::{Count, QuarantineRow, ReplaySelection},
 };
+use postrider_schema::LASTING_CODES;
 use serde::Serialize;
 
 use super::{
@@ -291,17 +292,25 @@ async fn replay(args: &Replay, config: &Config, out: &mut dyn Write) -> Outcome 
 
 /// What an operator should know before replaying these.
 fn warnings(found: &[QuarantineRow], registry: &Registry) -> Vec<String> {
-    found
-        .iter()
-        .filter(|row| row.overtaken)
-        .map(|row| {
-            format!(
-                "event {} at {}: later events of its key were delivered already; the consumer will see it out of order",
-                row.event_id,
-                names::label(registry, row.destination)
-            )
-        })
-        .collect()
+    let mut warnings = Vec::new();
+    for row in found {
+        let place = format!(
+            "event {} at {}",
+            row.event_id,
+            names::label(registry, row.destination)
+        );
+        if LASTING_CODES.contains(&row.reason.code.as_str()) {
+            warnings.push(format!(
+                "{place}: its payload violates the schema that it was committed with, which a replay does not change; it will be quarantined again, and the application must append a right one as a new event"
+            ));
+        }
+        if row.overtaken {
+            warnings.push(format!(
+                "{place}: later events of its key were delivered already; the consumer will see it out of order"
+            ));
+        }
+    }
+    warnings
 }
 
 fn preview(
@@ -363,5 +372,42 @@ fn deliveries_of(count: usize) -> String {
     match count {
         1 => "1 delivery".to_owned(),
         count => format!("{count} deliveries"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_contract::Digest;
+    use postrider_core::Position;
+    use postrider_store::inspect::QuarantineReason;
+
+    use super::*;
+
+    #[test]
+    fn what_a_replay_cannot_mend_is_said_before_it() {
+        let row = |code: &str, overtaken| QuarantineRow {
+            destination: DestinationId(7),
+            position: Position(1),
+            event_id: "01980000-0000-7000-8000-000000000001".parse().unwrap(),
+            envelope: "{}".to_owned(),
+            envelope_digest: Digest::of_canonical("{}"),
+            key_hash: 0,
+            attempts_charged: 0,
+            reason: QuarantineReason {
+                code: code.to_owned(),
+                detail: String::new(),
+                since: Timestamp::from_unix_micros(0).unwrap(),
+            },
+            tail: Count::default(),
+            overtaken,
+        };
+        let said = |row: QuarantineRow| warnings(&[row], &Registry::default()).join("\n");
+        assert_eq!(said(row("rejected", false)), "");
+        assert!(said(row("rejected", true)).contains("out of order"));
+        for code in LASTING_CODES {
+            let said = said(row(code, true));
+            assert!(said.contains("will be quarantined again"), "{said}");
+            assert!(said.contains("out of order"), "{said}");
+        }
     }
 }
