@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Delivers committed events and keeps the receipts.
 ///
-/// Exit status: 0 done or yes, 1 no, 2 could not.
+/// Exit status: 0 done or yes, 1 no, 2 could not, 3 done in part.
 #[derive(Debug, Parser)]
 #[command(
     name = "postrider",

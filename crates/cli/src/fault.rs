@@ -15,6 +15,8 @@ pub(crate) enum Exit {
     No = 1,
     /// It could not be done or found out: configuration, database, destination.
     CouldNot = 2,
+    /// Done where that was possible, and some destination must not be sent to.
+    NotReady = 3,
 }
 
 /// One thing that is wrong.

@@ -93,5 +93,6 @@ fn end(outcome: Outcome) -> ExitCode {
         Exit::Done => ExitCode::SUCCESS,
         Exit::No => ExitCode::from(1),
         Exit::CouldNot => ExitCode::from(2),
+        Exit::NotReady => ExitCode::from(3),
     }
 }

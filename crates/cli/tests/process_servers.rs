@@ -59,6 +59,12 @@ async fn from_nothing_to_a_receipt_on_postgres_and_jetstream() -> Result<()> {
     let id = place.append(1, "a");
     let once = place.answer("dispatch-once --json");
     assert_eq!(once.json()["claimed"], 0, "{}", once.stderr);
+    assert_eq!(once.code, Some(3), "{}", once.stderr);
+    assert!(
+        once.stderr.contains("orders#1: stream_missing"),
+        "{}",
+        once.stderr
+    );
     let preview = place.answer("provision");
     assert_eq!(preview.code, Some(1), "{}", preview.stdout);
     assert!(

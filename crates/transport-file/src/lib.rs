@@ -210,7 +210,9 @@ impl From<Trouble> for Error {
             Trouble::Undone(fault) | Trouble::Unknown(fault) => {
                 let (code, message) = (code(&fault), fault.to_string());
                 match fault {
-                    Fault::NoFolder(_) | Fault::NotAFile(_) => Self::Misconfigured { code, message },
+                    Fault::NoFolder(_) | Fault::NotAFile(_) => {
+                        Self::Misconfigured { code, message }
+                    }
                     Fault::Locked(_) | Fault::NoSpace | Fault::Io(_) => {
                         Self::Unavailable { code, message }
                     }
@@ -246,9 +248,7 @@ fn opened<'a>(
         }
         return Ok(guard.insert(journal));
     }
-    guard
-        .as_mut()
-        .ok_or_else(|| Fault::Locked(path.to_owned()))
+    guard.as_mut().ok_or_else(|| Fault::Locked(path.to_owned()))
 }
 
 #[async_trait]

@@ -123,7 +123,10 @@ async fn a_missing_folder_is_an_outage_until_it_is_provisioned() {
     let outcome = fixture::send_one(&transport, &sent, AMPLE).await;
     assert!(is_outage(&outcome, "folder_missing"), "{outcome:?}");
     let problems = transport.preflight(&usage()).await.unwrap();
-    let missing = problems.iter().find(|p| p.code == "folder_missing").unwrap();
+    let missing = problems
+        .iter()
+        .find(|p| p.code == "folder_missing")
+        .unwrap();
     assert_eq!(missing.severity, Severity::Refused);
     for says in ["deep/er", "postrider provision"] {
         assert!(missing.message.contains(says), "{}", missing.message);

@@ -141,8 +141,9 @@ fn check(registry: &Registry, event: &NewEvent, line: Option<u64>) -> Result<(),
             schema_version,
         } = &error
         {
-            fault.what =
-                format!("{place}event type {event_type:?} version {schema_version:?} is not registered");
+            fault.what = format!(
+                "{place}event type {event_type:?} version {schema_version:?} is not registered"
+            );
             let known = registry.event_types().into_iter();
             let known = known.map(|(name, version)| format!("{name} version {version}"));
             let given = format!("{event_type} version {schema_version}");

@@ -4,12 +4,12 @@ use std::{io::Write, sync::Arc};
 
 use postrider_contract::{Envelope, EventId, Timestamp};
 use postrider_core::DestinationId;
+use postrider_schema::LASTING_CODES;
 use postrider_store::{
     Store,
     control::Registry,
     inspect::{Count, QuarantineRow, ReplaySelection},
 };
-use postrider_schema::LASTING_CODES;
 use serde::Serialize;
 
 use super::{

@@ -3,6 +3,7 @@
 use std::{io::Write, sync::Arc};
 
 use postrider_relay::{Error, Meters, Relay, Report, Settings, Stop};
+use postrider_store::Store;
 use serde::Serialize;
 use tokio::{
     net::TcpListener,
@@ -11,14 +12,14 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{host, open};
+use super::{failed, host, open};
 use crate::{
     args::{DispatchOnce, Run},
     backend::{Factory, store},
     code::Code,
     config::Config,
     fault::{Exit, Failure, Fault, Outcome},
-    log, output,
+    log, names, output,
 };
 
 /// What a run came to, as JSON.
@@ -126,13 +127,57 @@ pub(super) async fn dispatch_once(
     let mut settings = settings(&config);
     settings.exclusive |= args.exclusive;
     let transports = Arc::new(Factory::new(Arc::clone(&config)));
-    let relay = Relay::new(store, transports, settings, Arc::new(Meters::new()));
+    let relay = Relay::new(
+        Arc::clone(&store),
+        transports,
+        settings,
+        Arc::new(Meters::new()),
+    );
     let report = relay
         .dispatch_once()
         .await
         .map_err(|error| relay_fault(&error, &config))?;
+    let looked = report.exclusive_held_by.is_none();
     print(args.format.json, report, out)?;
-    Ok(Exit::Done)
+    let faults = if looked {
+        not_ready(&relay, &store).await?
+    } else {
+        Vec::new()
+    };
+    if faults.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let exit = Exit::NotReady;
+    Err(Failure { exit, faults })
+}
+
+/// The destinations that nothing could be sent to, of those that events go to now or that have
+/// some left.
+async fn not_ready(relay: &Relay, store: &Arc<dyn Store>) -> Result<Vec<Fault>, Failure> {
+    let registry = store.registry().await.map_err(failed)?;
+    let backlog = store.backlog().await.map_err(failed)?;
+    let mut faults = Vec::new();
+    for status in relay.status().destinations {
+        let is_current = names::find(&registry, status.id).is_some_and(|row| row.current);
+        let has_some = backlog
+            .iter()
+            .any(|row| row.destination == status.id && row.pending.value > 0);
+        if let Some(problem) = status.refusal()
+            && !status.is_left_to_others()
+            && (is_current || has_some)
+        {
+            faults.push(Fault::new(
+                Code::DestinationNotReady,
+                format!(
+                    "{}#{}: {}: {}",
+                    status.name, status.generation, problem.code, problem.message
+                ),
+                "Nothing was sent there.",
+                "settle what the message says; `postrider check` looks again",
+            ));
+        }
+    }
+    Ok(faults)
 }
 
 fn print(json: bool, report: Report, out: &mut dyn Write) -> std::io::Result<()> {
