@@ -38,6 +38,31 @@ fn it_proves_that_what_was_committed_is_what_arrived() {
         demo.stdout
     );
 
+    // The command that it prints works as it stands, wherever the program is.
+    let printed = demo
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("look around:"))
+        .unwrap();
+    let mut shell = std::process::Command::new("sh");
+    let looked = shell
+        .args(["-c", printed])
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    assert!(looked.status.success(), "{printed}: {looked:?}");
+    // And so does the rest; only the receiver is gone.
+    let mut shell = std::process::Command::new("sh");
+    let check = shell
+        .args(["-c", &printed.replace("events list", "check")])
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    let check = String::from_utf8(check.stdout).unwrap();
+    assert!(check.contains("takes no connection"), "{check}");
+    assert!(check.contains("destination audit#1: ok"), "{check}");
+    assert!(!check.contains("secret"), "{check}");
+
     // What it left behind answers.
     let config = place.file("shop/postrider.toml");
     let config = config.to_str().unwrap();

@@ -7,7 +7,7 @@ mod relay;
 mod setup;
 mod shop;
 
-use std::{io::Write, sync::Arc, time::Duration};
+use std::{io::Write, path::Path, sync::Arc, time::Duration};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use postrider_store::{Store, inspect::DeliveryFilter};
@@ -73,13 +73,46 @@ pub(crate) async fn run(args: &Demo, out: &mut dyn Write) -> Outcome {
     writeln!(out)?;
     writeln!(
         out,
-        "look around:     cd {} && postrider events list",
-        place.folder.display()
+        "look around:     cd {} && {} events list",
+        quoted(&place.folder),
+        program()
+    )?;
+    writeln!(
+        out,
+        "                 (the webhook's receiver is gone now, so `check` says that it takes no connection)"
     )?;
     if audit.faults().is_empty() {
         Ok(Exit::Done)
     } else {
         Err(not_proven(&place, "the sets are not equal"))
+    }
+}
+
+/// This program as a shell finds it: by its name if that leads here, else by its path.
+fn program() -> String {
+    let Ok(this) = std::env::current_exe() else {
+        return "postrider".to_owned();
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&folders)
+        .map(|folder| folder.join("postrider"))
+        .find(|path| path.is_file());
+    let leads_here = found.is_some_and(|path| path.canonicalize().ok() == this.canonicalize().ok());
+    if leads_here {
+        "postrider".to_owned()
+    } else {
+        quoted(&this)
+    }
+}
+
+/// A path as one word of a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fs::OpenOptions, process::Stdio, time::Duration};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use super::setup::{Place, SECRET_VARIABLE, unusable};
+use super::setup::{Place, unusable};
 use crate::{
     code::Code,
     config::layers::PREFIX,
@@ -45,7 +45,6 @@ impl Relay {
             .arg("--config")
             .arg(place.config())
             .arg("run")
-            .env(SECRET_VARIABLE, &place.secret)
             .stdin(Stdio::null())
             .stdout(log()?)
             .stderr(log()?)

@@ -3,6 +3,7 @@
 use std::{
     io::Write as _,
     net::SocketAddr,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -18,8 +19,8 @@ use crate::{
     plan,
 };
 
-/// The variable in which the relay gets the webhook's secret, as it would in production.
-pub(super) const SECRET_VARIABLE: &str = "POSTRIDER_DEMO_SECRET";
+/// The file with the webhook's secret, so that every command works there after the demo too.
+const SECRET_FILE: &str = "webhook.secret";
 /// The file destination's file.
 pub(super) const FILE: &str = "delivered/orders.jsonl";
 /// The two destinations.
@@ -78,6 +79,7 @@ impl Place {
     pub(super) async fn prepare(&self, receiver: SocketAddr) -> Result<Config, Failure> {
         let schema = include_str!("../../../../examples/schemas/order-placed.json");
         self.write("order-placed.json", schema)?;
+        self.write(SECRET_FILE, &self.secret)?;
         self.write(FILE_NAME, &configuration(receiver))?;
         let sources = Sources {
             file: Some(self.config()),
@@ -106,7 +108,11 @@ impl Place {
 
     fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.folder.join(name);
-        std::fs::File::create_new(&path)
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .map_err(|error| unusable(&path, &error))
     }
@@ -136,7 +142,7 @@ shutdown_grace = "3s"
 [connections.receiver]
 kind = "http"
 url = "http://{receiver}/"
-signing_secrets = [{{ env = "{SECRET_VARIABLE}" }}]
+signing_secrets = [{{ file = "{SECRET_FILE}" }}]
 allow_plain_http = true
 allow_networks = ["127.0.0.0/8"]
 
