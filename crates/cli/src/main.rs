@@ -18,6 +18,7 @@ mod output;
 mod plan;
 mod scrub;
 mod why;
+mod words;
 
 use std::{
     io::{self, BufWriter, Write},
