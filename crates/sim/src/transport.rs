@@ -8,7 +8,7 @@ use postrider_core::{Class, DestinationId, Outcome, Position};
 use postrider_relay::TransportFactory;
 use postrider_store::control::RegisteredDestination;
 use postrider_transport::{
-    Answer, Batch, Error, Message, Probe, Probed, Problem, Provision, Traits, Transport, Usage,
+    Answer, Batch, Error, Message, Probe, Probed, Problem, Provisioning, Traits, Transport, Usage,
 };
 use postrider_transport_memory::{Decision, Fate, Memory};
 use tokio::sync::mpsc;
@@ -227,7 +227,7 @@ impl Transport for SimTransport {
         self.inner.preflight(usage).await
     }
 
-    async fn provision(&self, usage: &Usage, how: Provision) -> Result<Vec<String>, Error> {
+    async fn provision(&self, usage: &Usage, how: Provisioning) -> Result<Vec<String>, Error> {
         self.inner.provision(usage, how).await
     }
 

@@ -13,7 +13,7 @@ use postrider_contract::{
 };
 use postrider_core::Outcome;
 use postrider_transport::{
-    Answer, Batch, Error, LOCKED, Message, Probe, ProbeStrength, Probed, Problem, Provision,
+    Answer, Batch, Error, LOCKED, Message, Probe, ProbeStrength, Probed, Problem, Provisioning,
     Severity, Template, Traits, Transport, Usage, target::Alphabet,
 };
 use serde::Deserialize;
@@ -294,7 +294,7 @@ impl Transport for JsonLines {
         Ok(problems)
     }
 
-    async fn provision(&self, _: &Usage, how: Provision) -> Result<Vec<String>, Error> {
+    async fn provision(&self, _: &Usage, how: Provisioning) -> Result<Vec<String>, Error> {
         let folder = self.folder.clone();
         let shown = folder.display().to_string();
         // The file itself is made when it is opened.
@@ -302,7 +302,7 @@ impl Transport for JsonLines {
             return Ok(Vec::new());
         }
         let done = vec![format!("create folder {shown}")];
-        if how == Provision::Preview {
+        if how == Provisioning::Preview {
             return Ok(done);
         }
         let made = tokio::task::spawn_blocking(move || std::fs::create_dir_all(folder)).await;

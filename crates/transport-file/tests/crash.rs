@@ -7,7 +7,7 @@ use std::{io::Write, process::Command, sync::Arc, time::Duration};
 use postrider_conformance::transport::fixture;
 use postrider_contract::{Receipt, destination::Serializer};
 use postrider_core::{Class, Outcome};
-use postrider_transport::{Earlier, Error, Probed, Provision, Severity, Transport, Usage};
+use postrider_transport::{Earlier, Error, Probed, Provisioning, Severity, Transport, Usage};
 use postrider_transport_file::JsonLines;
 use support::{Harness, destination};
 
@@ -132,7 +132,7 @@ async fn a_missing_folder_is_an_outage_until_it_is_provisioned() {
         assert!(missing.message.contains(says), "{}", missing.message);
     }
     transport
-        .provision(&usage(), Provision::Make)
+        .provision(&usage(), Provisioning::Make)
         .await
         .unwrap();
     assert_eq!(transport.preflight(&usage()).await.unwrap(), []);

@@ -23,7 +23,7 @@ use postrider_contract::{
 };
 use postrider_core::Outcome;
 use postrider_transport::{
-    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provision, Severity,
+    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provisioning, Severity,
     Template, Traits, Transport, Usage, target::Alphabet,
 };
 use reqwest::{
@@ -398,7 +398,7 @@ impl Transport for Webhook {
         })
     }
 
-    async fn provision(&self, _: &Usage, _: Provision) -> Result<Vec<String>, Error> {
+    async fn provision(&self, _: &Usage, _: Provisioning) -> Result<Vec<String>, Error> {
         // Somebody else's server is not ours to change.
         Ok(Vec::new())
     }

@@ -14,7 +14,7 @@ use futures::{
 };
 use postrider_core::{Class, Outcome};
 use postrider_transport::{
-    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provision, Traits,
+    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provisioning, Traits,
     Transport, Usage,
 };
 use tokio::sync::mpsc;
@@ -172,7 +172,7 @@ impl Transport for Memory {
         }
     }
 
-    async fn provision(&self, _: &Usage, _: Provision) -> Result<Vec<String>, Error> {
+    async fn provision(&self, _: &Usage, _: Provisioning) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
     }
 

@@ -31,7 +31,7 @@ use postrider_contract::{
 };
 use postrider_core::{Class, Outcome};
 use postrider_transport::{
-    Answer, Batch, Error, Late, Message, Probe, ProbeStrength, Probed, Problem, Provision,
+    Answer, Batch, Error, Late, Message, Probe, ProbeStrength, Probed, Problem, Provisioning,
     Template, Traits, Transport, Usage,
 };
 use tokio::{
@@ -324,7 +324,7 @@ impl Transport for JetStream {
         Ok(problems)
     }
 
-    async fn provision(&self, usage: &Usage, how: Provision) -> Result<Vec<String>, Error> {
+    async fn provision(&self, usage: &Usage, how: Provisioning) -> Result<Vec<String>, Error> {
         let link = self.connected().await?;
         let done = provision::provision(&link, &self.place, &self.settings, usage, how).await?;
         self.dial.learn(

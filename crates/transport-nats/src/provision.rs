@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider_contract::destination::Durability;
-use postrider_transport::{Error, Provision, Usage};
+use postrider_transport::{Error, Provisioning, Usage};
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,7 +25,7 @@ pub(crate) async fn provision(
     place: &Place,
     settings: &Settings,
     usage: &Usage,
-    how: Provision,
+    how: Provisioning,
 ) -> Result<Vec<String>, Error> {
     let stream = &place.stream;
     let window = usage.resend_span.clamp(WINDOW_MIN, WINDOW_MAX);
@@ -45,7 +45,7 @@ async fn create(
     place: &Place,
     settings: &Settings,
     window: Duration,
-    how: Provision,
+    how: Provisioning,
 ) -> Result<Vec<String>, Error> {
     let stream = &place.stream;
     let shape = settings.provision;
@@ -76,7 +76,7 @@ async fn create(
         "max_age": nanos(age),
         "duplicate_window": nanos(window),
     });
-    if how == Provision::Make {
+    if how == Provisioning::Make {
         let _: Value = ask(link, "STREAM.CREATE", stream, &config).await?;
     }
     Ok(vec![format!(
@@ -92,7 +92,7 @@ async fn update(
     place: &Place,
     window: Duration,
     mut info: Value,
-    how: Provision,
+    how: Provisioning,
 ) -> Result<Vec<String>, Error> {
     let stream = &place.stream;
     let mut done = Vec::new();
@@ -140,7 +140,7 @@ async fn update(
             Duration::from_nanos(wanted)
         ));
     }
-    if done.is_empty() || how == Provision::Preview {
+    if done.is_empty() || how == Provisioning::Preview {
         return Ok(done);
     }
     let config = Value::Object(config.clone());

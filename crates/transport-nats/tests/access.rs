@@ -9,7 +9,7 @@ use async_nats::jetstream::stream::{DiscardPolicy, RetentionPolicy, StorageType}
 use postrider_conformance::transport::{Harness as _, fixture};
 use postrider_contract::destination::{Durability, OnQuarantine, Ordering};
 use postrider_core::{Class, Outcome};
-use postrider_transport::{Error, Problem, Provision, Severity, Transport, Usage};
+use postrider_transport::{Error, Problem, Provisioning, Severity, Transport, Usage};
 use postrider_transport_nats::{Connection, JetStream};
 use serde_json::json;
 use support::{Current, Harness, MAX_PAYLOAD, Oldest, connection, destination, usage};
@@ -75,7 +75,7 @@ async fn every_kind_of_credentials_is_accepted() {
         }));
         let transport = JetStream::open(&destination("S"), settings).unwrap();
         transport
-            .provision(&usage(), Provision::Make)
+            .provision(&usage(), Provisioning::Make)
             .await
             .unwrap();
         assert_eq!(
@@ -118,7 +118,7 @@ async fn tls_works_with_a_private_authority_and_refuses_a_stranger() {
     }));
     let transport = JetStream::open(&destination("S"), trusting).unwrap();
     transport
-        .provision(&usage(), Provision::Make)
+        .provision(&usage(), Provisioning::Make)
         .await
         .unwrap();
     assert_eq!(code(&send_one(transport, "S").await).0, "acknowledged");
@@ -145,7 +145,7 @@ async fn a_forbidden_subject_is_an_outage_and_an_allowed_one_goes_through() {
         }))
     };
     let admin = JetStream::open(&destination("S"), as_user("admin", "a")).unwrap();
-    admin.provision(&usage(), Provision::Make).await.unwrap();
+    admin.provision(&usage(), Provisioning::Make).await.unwrap();
 
     let relay = JetStream::open(&destination("S"), as_user("relay", "p")).unwrap();
     let problems = relay.preflight(&usage()).await.unwrap();
@@ -200,7 +200,7 @@ async fn another_cluster_is_refused_and_an_unnamed_one_warned_of() {
     let unnamed = Harness::<Oldest>::with_config(&[]).await;
     let transport = unnamed.transport(&unnamed.destination());
     transport
-        .provision(&usage(), Provision::Make)
+        .provision(&usage(), Provisioning::Make)
         .await
         .unwrap();
     let problems = transport.preflight(&usage()).await.unwrap();
@@ -307,16 +307,16 @@ async fn the_preflight_names_what_does_not_fit() {
 
     // Provisioning repairs what it may, says what it did, and does it once.
     let transport = harness.transport(&harness.destination());
-    let preview = transport.provision(&usage(), Provision::Preview).await;
+    let preview = transport.provision(&usage(), Provisioning::Preview).await;
     let preview = preview.unwrap();
     assert!(preview[0].contains("add the subjects"), "{preview:?}");
     let done = transport
-        .provision(&usage(), Provision::Make)
+        .provision(&usage(), Provisioning::Make)
         .await
         .unwrap();
     assert_eq!(done, preview, "what was shown is done, and was not before");
     let again = transport
-        .provision(&usage(), Provision::Make)
+        .provision(&usage(), Provisioning::Make)
         .await
         .unwrap();
     assert!(again.is_empty(), "{again:?}");

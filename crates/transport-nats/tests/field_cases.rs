@@ -8,7 +8,7 @@ use postrider_conformance::transport::{Harness as _, fixture};
 use postrider_contract::Receipt;
 use postrider_core::{Class, Outcome};
 use postrider_transport::{
-    Batch, Earlier, Error, Late, Message, Provision, Severity, Transport, Usage,
+    Batch, Earlier, Error, Late, Message, Provisioning, Severity, Transport, Usage,
 };
 use postrider_transport_nats::{Connection, JetStream};
 use support::{Harness, Oldest, connection, destination, fake::Fake, usage};
@@ -267,7 +267,10 @@ async fn nat_3_the_preflight_names_the_window_and_the_span() {
         problem.message.contains("1s") && problem.message.contains("77s"),
         "{problem:?}"
     );
-    transport.provision(&span, Provision::Make).await.unwrap();
+    transport
+        .provision(&span, Provisioning::Make)
+        .await
+        .unwrap();
     let problems = transport.preflight(&span).await.unwrap();
     assert!(
         problems.iter().all(|p| p.code != "duplicate_window_short"),

@@ -181,7 +181,7 @@ impl Error {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provision {
+pub enum Provisioning {
     /// Change nothing.
     Preview,
     Make,
@@ -199,7 +199,7 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// Creates or alters what the destination needs, or only says what it would; one line for
     /// people per change, none where nothing is to be done. Only ever called by the `provision`
     /// command (I19).
-    async fn provision(&self, usage: &Usage, how: Provision) -> Result<Vec<String>, Error>;
+    async fn provision(&self, usage: &Usage, how: Provisioning) -> Result<Vec<String>, Error>;
 
     /// Whether this message can be sent at all, by size and header rules, so that one bad message
     /// cannot fail its neighbours. Cheap, no I/O. `Err` is an [`Outcome::Rejected`].

@@ -4,12 +4,12 @@ use std::{io::Write, sync::Arc, time::Duration};
 
 use postrider_relay::TransportFactory;
 use postrider_store::control::RegisteredDestination;
-use postrider_transport::{Error, Provision};
+use postrider_transport::{Error, Provisioning};
 use serde::Serialize;
 
 use super::{failed, not_confirmed, open, run::settings};
 use crate::{
-    args,
+    args::Provision,
     backend::Factory,
     code::Code,
     config::{Config, keys},
@@ -37,11 +37,7 @@ struct Row {
     error: Option<String>,
 }
 
-pub(super) async fn run(
-    args: &args::Provision,
-    config: Arc<Config>,
-    out: &mut dyn Write,
-) -> Outcome {
+pub(super) async fn run(args: &Provision, config: Arc<Config>, out: &mut dyn Write) -> Outcome {
     let store = open(&config).await?;
     let registry = store.registry().await.map_err(failed)?;
     let mut chosen: Vec<&RegisteredDestination> = Vec::new();
@@ -72,9 +68,9 @@ pub(super) async fn run(
             Err(error) => Err(error),
             Ok(transport) => {
                 let how = if args.change.yes {
-                    Provision::Make
+                    Provisioning::Make
                 } else {
-                    Provision::Preview
+                    Provisioning::Preview
                 };
                 let done = tokio::time::timeout(WITHIN, transport.provision(&usage, how)).await;
                 transport.close().await;
@@ -110,7 +106,7 @@ pub(super) async fn run(
     }
 }
 
-fn print(args: &args::Provision, rows: Vec<Row>, out: &mut dyn Write) -> std::io::Result<()> {
+fn print(args: &Provision, rows: Vec<Row>, out: &mut dyn Write) -> std::io::Result<()> {
     if args.format.json {
         let report = Report {
             schema: "postrider.cli.provision/1",

@@ -60,6 +60,9 @@ pub(super) fn build(base: PathBuf, settings: Settings) -> Result<Config, Vec<Fau
     }
 }
 
+const POSTGRES: [&str; 2] = ["postgresql://", "postgres://"];
+const DATABASES: [&str; 3] = ["sqlite:", "postgresql://", "postgres://"];
+
 struct Reader<'a> {
     settings: &'a Settings,
     faults: Vec<Fault>,
@@ -78,6 +81,20 @@ impl<'a> Reader<'a> {
         let path = section.path.name(key);
         self.faults
             .push(Fault::new(code, format!("{place}{path} {what}"), "", fix));
+    }
+
+    /// The start of a URL, where the URL is known by now. It is not repeated: it may be a secret.
+    fn scheme(
+        &mut self,
+        section: &Section<'_>,
+        key: &str,
+        url: Option<&str>,
+        known: &[&'static str],
+    ) {
+        if url.is_some_and(|url| !known.iter().any(|scheme| url.starts_with(scheme))) {
+            let fix = format!("start it with {}", known.join(" or "));
+            self.bad(section, key, "is of no known kind", &fix);
+        }
     }
 
     fn bad(&mut self, section: &Section<'_>, key: &str, what: &str, fix: &str) {
@@ -99,9 +116,13 @@ impl<'a> Reader<'a> {
                 "use lower-case letters, digits and _ only, at most 63, no digit first",
             );
         }
+        let (url, doorbell_url) = (section.url("url")?, section.url("doorbell_url"));
+        self.scheme(&section, "url", url.given(), &DATABASES);
+        let doorbell = doorbell_url.as_ref().and_then(Url::given);
+        self.scheme(&section, "doorbell_url", doorbell, &POSTGRES);
         Some(Store {
-            url: section.url("url")?,
-            doorbell_url: section.url("doorbell_url"),
+            url,
+            doorbell_url,
             schema,
             connections_max: narrow(section.integer("connections_max")?),
         })
@@ -274,6 +295,9 @@ impl<'a> Reader<'a> {
                 "use user and password, token, nkey_seed or creds",
             );
         }
+        for server in &servers {
+            self.scheme(section, "servers", Some(server), &["nats://", "tls://"]);
+        }
         let jetstream = JetStream {
             servers,
             creds: section.secret("creds"),
@@ -316,6 +340,7 @@ impl<'a> Reader<'a> {
 
     fn http(&mut self, section: &Section<'_>) -> Option<Http> {
         let url = section.url("url")?;
+        self.scheme(section, "url", url.given(), &["https://", "http://"]);
         // The rest of the rules are the transport's; this one is about what stands in a file.
         if let Url::Text(text) = &url
             && text.contains(['@', '#'])

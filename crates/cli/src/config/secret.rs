@@ -103,6 +103,15 @@ pub(crate) enum Url {
 }
 
 impl Url {
+    /// The URL itself, where it was given and not only referred to.
+    pub(crate) fn given(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Secret(Secret::Here { value, .. }) => Some(value),
+            Self::Secret(Secret::Env(_) | Secret::File(_)) => None,
+        }
+    }
+
     /// # Errors
     /// As [`Secret::read`].
     pub(crate) fn read(&self, key: &str, base: &FilePath) -> Result<String, Fault> {

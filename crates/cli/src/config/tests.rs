@@ -348,3 +348,34 @@ fn the_reference_in_the_docs_is_this_table() {
         );
     }
 }
+
+#[test]
+fn a_url_of_an_unknown_kind_names_the_known_ones() {
+    refused(
+        &GOOD.replace("sqlite:shop.db", "mysql://u:hush@h/db"),
+        "[P0004] postrider.toml:3: store.url is of no known kind\n  fix: start it with sqlite: or postgresql:// or postgres://",
+    );
+    refused_below_good(
+        "[connections.x]\nkind = 'jetstream'\nservers = ['nats://a', 'http://b']\n",
+        "[P0004] postrider.toml:23: connections.x.servers is of no known kind\n  fix: start it with nats:// or tls://",
+    );
+    refused_below_good(
+        "[connections.x]\nkind = 'http'\nurl = 'ftp://h/'\n",
+        "[P0004] postrider.toml:23: connections.x.url is of no known kind\n  fix: start it with https:// or http://",
+    );
+    // What only a secret says is found when it is read.
+    let variables = [("POSTRIDER_STORE__URL", "mysql://h/db")];
+    let faults = read(GOOD, &variables, &[]).unwrap_err();
+    assert!(
+        faults[0].what.starts_with("POSTRIDER_STORE__URL"),
+        "{faults:?}"
+    );
+    assert!(
+        read(
+            &GOOD.replace("\"sqlite:shop.db\"", "{ env = 'X' }"),
+            &[],
+            &[]
+        )
+        .is_ok()
+    );
+}

@@ -20,7 +20,7 @@ use postrider_testkit::{
     FaultProxy, Nats, env, nats,
     proxy::{Direction, Flow},
 };
-use postrider_transport::{Provision, Transport, Usage};
+use postrider_transport::{Provisioning, Transport, Usage};
 use postrider_transport_nats::{Connection, JetStream};
 use uuid::Uuid;
 
@@ -172,7 +172,7 @@ impl<V: Version> transport::Harness for Harness<V> {
         let harness = Self::with_config(&["server_name: test"]).await;
         let transport = harness.transport(&harness.destination());
         transport
-            .provision(&usage(), Provision::Make)
+            .provision(&usage(), Provisioning::Make)
             .await
             .expect("the stream is made");
         harness
