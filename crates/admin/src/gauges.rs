@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use postrider_store::{Store, StoreError};
+use postrider_store::{Store, StoreError, inspect::OldRows};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode as encode_text},
     metrics::{family::Family, gauge::Gauge},
@@ -35,6 +35,7 @@ pub(crate) struct Figures {
 pub(crate) struct Read {
     destinations: BTreeMap<String, Figures>,
     sessions_live: u64,
+    old_rows: Option<OldRows>,
 }
 
 /// Sessions looked at; more than this many live workers are counted as this many.
@@ -51,6 +52,7 @@ pub(crate) async fn read(store: &Arc<dyn Store>) -> Result<Read, StoreError> {
         .count();
     let mut read = Read {
         sessions_live: u64::try_from(live).unwrap_or(u64::MAX),
+        old_rows: store.old_rows().await?,
         ..Read::default()
     };
     for registered in &registry.destinations {
@@ -147,6 +149,24 @@ fn register(registry: &mut Registry, read: &Read) {
         "1: nothing is sent until a person resumes the destination",
         whole(|figures| u64::from(figures.suspended)),
     );
+    if let Some(rows) = &read.old_rows {
+        let dead: Gauge = Gauge::default();
+        dead.set(i64::try_from(rows.dead).unwrap_or(i64::MAX));
+        registry.register(
+            "dead_rows",
+            "Deleted rows of the outbox that the database could not clear away yet",
+            dead,
+        );
+        let age: Gauge<f64, AtomicU64> = Gauge::default();
+        let held_for = rows.holder.as_ref().and_then(|holder| holder.held_for);
+        age.set(held_for.map_or(0.0, |held_for| held_for.as_secs_f64()));
+        registry.register_with_unit(
+            "oldest_snapshot_age",
+            "How long the oldest snapshot in the database is held, 0: none; postrider check names it",
+            Unit::Seconds,
+            age,
+        );
+    }
     let sessions: Gauge = Gauge::default();
     sessions.set(i64::try_from(read.sessions_live).unwrap_or(i64::MAX));
     registry.register("sessions_live", "Workers with a live session", sessions);
@@ -166,6 +186,11 @@ mod tests {
         let read = Read {
             destinations: [("orders".to_owned(), figures)].into(),
             sessions_live: 2,
+            old_rows: Some(OldRows {
+                dead: 9,
+                holder: None,
+                all_seen: true,
+            }),
         };
         let text = encode(Some(read));
         assert!(
@@ -174,6 +199,8 @@ mod tests {
         );
         assert!(text.contains("postrider_oldest_pending_age_seconds{"));
         assert!(text.contains("postrider_sessions_live 2"));
+        assert!(text.contains("postrider_dead_rows 9"));
+        assert!(text.contains("postrider_oldest_snapshot_age_seconds 0.0"));
         assert!(text.ends_with("# EOF\n"));
     }
 

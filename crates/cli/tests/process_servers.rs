@@ -6,7 +6,10 @@ mod process;
 use std::time::Duration;
 
 use anyhow::Result;
-use postrider_testkit::{Program, env, eventually};
+use postrider_testkit::{
+    Program, env, eventually,
+    postgres::{execute, query_column},
+};
 use process::Place;
 
 const WITHIN: Duration = Duration::from_secs(60);
@@ -136,5 +139,33 @@ async fn a_stream_that_does_not_fit_is_named_with_both_values() -> Result<()> {
         "{}",
         check.stdout
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn hlt_1_who_holds_a_snapshot_is_named() -> Result<()> {
+    let place = place().await?;
+    place.done("migrate");
+    let url = place.variable("DATABASE_URL");
+    // Reads once, and then stays.
+    let holder = tokio::spawn(async move {
+        let named = format!("{url}?application_name=nightly_report");
+        let statements = "begin isolation level repeatable read; \
+                          select count(*) from postrider.events; select pg_sleep(600)";
+        execute(&named, statements).await
+    });
+    eventually(WITHIN, "the holder to be named", || async {
+        let check = place.answer("check --json").stdout;
+        check.contains("oldest_snapshot") && check.contains("nightly_report")
+    })
+    .await?;
+    let check = place.answer("check");
+    for says in ["snapshots: ok", "pid ", "dead rows in the outbox: "] {
+        assert!(check.stdout.contains(says), "{}", check.stdout);
+    }
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity \
+               where application_name = 'nightly_report' and datname = current_database()";
+    query_column(&place.variable("DATABASE_URL"), end).await?;
+    assert!(holder.await?.is_err(), "its connection was ended");
     Ok(())
 }

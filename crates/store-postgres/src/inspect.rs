@@ -7,8 +7,9 @@ use postrider_store::{
     control::Audit,
     inspect::{
         ATTEMPTS_SHOWN_MAX, AttemptRow, Backlog, BreakerRow, COUNT_MAX, Count, DeliveryDetail,
-        DeliveryFilter, DeliveryRow, EventDetail, EventFilter, EventRow, HeldKey, LaneRow, Page,
-        QuarantineReason, QuarantineRow, ReceiptRow, ReplaySelection, Replayed, SessionRow,
+        DeliveryFilter, DeliveryRow, EventDetail, EventFilter, EventRow, HeldKey, LaneRow, OldRows,
+        Page, QuarantineReason, QuarantineRow, ReceiptRow, ReplaySelection, Replayed, SessionRow,
+        SnapshotHolder,
     },
 };
 use tokio_postgres::Row;
@@ -65,6 +66,32 @@ impl PostgresStore {
                 })
             })
             .collect()
+    }
+
+    pub(crate) async fn read_old_rows(&self) -> Result<OldRows, StoreError> {
+        let rows = self.ask(&self.sql.old_snapshot, params![]).await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| error::corrupt("the statistics of the database have no row"))?;
+        let holder = match get::<Option<String>>(row, "kind")? {
+            None => None,
+            Some(kind) => Some(SnapshotHolder {
+                kind,
+                name: get(row, "name")?,
+                pid: get(row, "pid")?,
+                state: get(row, "state")?,
+                transactions: read::number(
+                    i64::from(get::<i32>(row, "transactions")?),
+                    "transactions",
+                )?,
+                held_for: get::<Option<i64>>(row, "held_us")?.map(read::micros),
+            }),
+        };
+        Ok(OldRows {
+            dead: read::number(get(row, "dead_rows")?, "dead rows")?,
+            holder,
+            all_seen: get(row, "all_seen")?,
+        })
     }
 
     pub(crate) async fn list_sessions(&self, limit: u32) -> Result<Vec<SessionRow>, StoreError> {

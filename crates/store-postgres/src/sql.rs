@@ -78,6 +78,7 @@ statements! {
     heartbeat,
     held_by,
     lanes,
+    old_snapshot,
     mark_next,
     migrations_applied,
     now,

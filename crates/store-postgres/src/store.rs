@@ -12,7 +12,7 @@ use postrider_store::{
     evidence::{Evidence, Verdict},
     inspect::{
         Backlog, DeliveryFilter, DeliveryRow, EventDetail, EventFilter, EventRow, HeldKey, LaneRow,
-        Page, QuarantineRow, ReplaySelection, Replayed, SessionRow,
+        OldRows, Page, QuarantineRow, ReplaySelection, Replayed, SessionRow,
     },
     sessions::{BreakerReport, Listener, NewSession, Recovered, Share},
 };
@@ -168,6 +168,10 @@ impl Store for PostgresStore {
         audit: &Audit,
     ) -> Result<Replayed, StoreError> {
         self.replay_quarantined(selection, limit, audit).await
+    }
+
+    async fn old_rows(&self) -> Result<Option<OldRows>, StoreError> {
+        self.read_old_rows().await.map(Some)
     }
 
     async fn maintain(&self) -> Result<Vec<String>, StoreError> {

@@ -187,6 +187,33 @@ pub struct HeldKey {
     pub tail: Count,
 }
 
+/// What keeps a database from clearing away rows that were deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldRows {
+    /// Rows of the outbox that are deleted and still there, as the database last counted.
+    pub dead: u64,
+    /// Who holds the oldest snapshot, if anybody does.
+    pub holder: Option<SnapshotHolder>,
+    /// `false`: this role may not see the snapshots of others, so there may be an older one.
+    pub all_seen: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotHolder {
+    /// Such as `session`, `prepared transaction` or `replication slot`.
+    pub kind: String,
+    /// An application's name, a transaction's or a slot's.
+    pub name: String,
+    /// The process that has it, if one does.
+    pub pid: Option<i32>,
+    /// Such as `idle in transaction`; of a prepared transaction, its owner.
+    pub state: String,
+    /// Transactions that began since.
+    pub transactions: u64,
+    /// How long it is held, where the database knows.
+    pub held_for: Option<Duration>,
+}
+
 /// Which quarantined deliveries. Every part that is set must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySelection {

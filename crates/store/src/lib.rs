@@ -27,7 +27,7 @@ use dispatch::{Appended, Exchange, Exchanged};
 use evidence::{Evidence, Verdict};
 use inspect::{
     Backlog, DeliveryFilter, DeliveryRow, EventDetail, EventFilter, EventRow, HeldKey, LaneRow,
-    Page, QuarantineRow, ReplaySelection, Replayed, SessionRow,
+    OldRows, Page, QuarantineRow, ReplaySelection, Replayed, SessionRow,
 };
 use sessions::{BreakerReport, Listener, NewSession, Recovered, Share};
 
@@ -191,6 +191,12 @@ pub trait Store: Debug + Send + Sync + 'static {
         limit: u32,
         audit: &Audit,
     ) -> Result<Replayed, StoreError>;
+
+    /// What keeps rows that were deleted from being cleared away. `None`: in this database nobody's
+    /// snapshot does.
+    async fn old_rows(&self) -> Result<Option<OldRows>, StoreError> {
+        Ok(None)
+    }
 
     /// Makes what must exist ahead of time (partitions), and drops nothing. `migrate`/`maintain`
     /// only, never the relay (I19). Answers what it made, for people.

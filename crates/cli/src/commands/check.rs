@@ -7,6 +7,7 @@ use postrider_relay::{Settings, TransportFactory};
 use postrider_store::{
     Store,
     control::{RegisteredDestination, Registry},
+    inspect::OldRows,
 };
 use postrider_transport::{Error, LOCKED, Problem, Severity};
 use serde::Serialize;
@@ -25,6 +26,12 @@ use crate::{
 
 /// A destination that does not answer must not keep the others from being looked at.
 const PREFLIGHT_WITHIN: Duration = Duration::from_secs(20);
+
+/// A snapshot that is held for longer is no ordinary query's.
+const HELD_LONG: Duration = Duration::from_secs(300);
+
+/// The same for what has no time, such as a replication slot.
+const TRANSACTIONS_MANY: u64 = 1_000_000;
 
 /// The newest sessions, among which those that live are looked for.
 const SESSIONS_MAX: u32 = 1_000;
@@ -123,6 +130,8 @@ pub(super) async fn run(format: Format, config: Arc<Config>, out: &mut dyn Write
         let registry = store.registry().await.map_err(failed)?;
         checks.push(registered(&config, &registry));
         checks.extend(destinations(&config, store, &registry).await?);
+        let old_rows = store.old_rows().await.map_err(failed)?;
+        checks.extend(old_rows.as_ref().map(snapshots));
     }
     let ok = checks.iter().all(|check| check.ok);
     if format.json {
@@ -142,6 +151,47 @@ pub(super) async fn run(format: Format, config: Arc<Config>, out: &mut dyn Write
         return Ok(Exit::CouldNot);
     }
     Ok(if ok { Exit::Done } else { Exit::No })
+}
+
+/// Who keeps the database from clearing away what the outbox deleted. An old snapshot anywhere in
+/// the database does, and every read of the queue then steps over more dead rows.
+fn snapshots(rows: &OldRows) -> Check {
+    let mut found = Vec::new();
+    if let Some(holder) = &rows.holder {
+        let is_long = match holder.held_for {
+            Some(held_for) => held_for >= HELD_LONG,
+            None => holder.transactions >= TRANSACTIONS_MANY,
+        };
+        let pid = holder
+            .pid
+            .map_or(String::new(), |pid| format!("pid {pid}, "));
+        let held_for = holder
+            .held_for
+            .map_or(String::new(), |time| format!(" for {}s", time.as_secs()));
+        let fix = if is_long {
+            "; end it if nobody needs it"
+        } else {
+            ""
+        };
+        found.push(Found {
+            code: "oldest_snapshot".to_owned(),
+            severity: if is_long { "warning" } else { "note" },
+            message: format!(
+                "{} {:?} ({pid}{}) has held the oldest snapshot{held_for}, while {} transactions began; dead rows in the outbox: {}{fix}",
+                holder.kind, holder.name, holder.state, holder.transactions, rows.dead
+            ),
+            fault: None,
+        });
+    }
+    if !rows.all_seen {
+        found.push(Found {
+            code: "snapshots_hidden".to_owned(),
+            severity: "note",
+            message: "there may be an older one of another role: grant pg_monitor to this role to see them all".to_owned(),
+            fault: None,
+        });
+    }
+    Check::new("snapshots", found)
 }
 
 /// The registry against the file.
@@ -281,4 +331,42 @@ fn of_error(error: &Error) -> Found {
         ),
     };
     Found::of_fault(Fault::new(code, error.to_string(), "", fix))
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_store::inspect::SnapshotHolder;
+
+    use super::*;
+
+    #[test]
+    fn hlt_1_only_a_snapshot_that_is_held_long_is_a_warning() {
+        let check = |held_for, transactions, expect: &str| {
+            let rows = OldRows {
+                dead: 7,
+                holder: Some(SnapshotHolder {
+                    kind: "session".to_owned(),
+                    name: "report".to_owned(),
+                    pid: Some(4711),
+                    state: "idle in transaction".to_owned(),
+                    transactions,
+                    held_for,
+                }),
+                all_seen: true,
+            };
+            let check = snapshots(&rows);
+            assert!(check.ok);
+            let found = &check.problems[0];
+            assert_eq!(found.severity, expect);
+            assert!(
+                found.message.contains("\"report\" (pid 4711, idle"),
+                "{}",
+                found.message
+            );
+        };
+        check(Some(HELD_LONG), 1, "warning");
+        check(Some(Duration::from_secs(1)), u64::MAX, "note");
+        check(None, TRANSACTIONS_MANY, "warning");
+        check(None, 1, "note");
+    }
 }

@@ -48,6 +48,12 @@ impl Place {
         self.environment.push((name.to_owned(), value.to_owned()));
     }
 
+    /// What was set.
+    pub fn variable(&self, name: &str) -> String {
+        let set = self.environment.iter().find(|(known, _)| known == name);
+        set.map_or_else(String::new, |(_, value)| value.clone())
+    }
+
     pub fn command<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
         command
