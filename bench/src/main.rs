@@ -36,13 +36,7 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    // As the program has it: see there.
-    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        runtime.worker_threads((cores / 2).max(1));
-    }
-    let runtime = runtime.enable_all().build()?;
+    let runtime = postrider_relay::runtime()?;
     match Cli::parse().command {
         Command::Drain(args) => runtime.block_on(drain::run(&args)),
         Command::Poison(args) => runtime.block_on(poison::run(&args)),

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let cli = args::Cli::parse();
     // Two providers are built in, so one must be chosen; another choice before ours is as good.
     drop(rustls::crypto::ring::default_provider().install_default());
-    let outcome = match runtime() {
+    let outcome = match postrider_relay::runtime() {
         Ok(runtime) => runtime.block_on(async {
             let mut out = BufWriter::new(io::stdout());
             let outcome = commands::execute(cli, &mut out).await;
@@ -59,18 +59,6 @@ fn main() -> ExitCode {
         .into()),
     };
     end(outcome)
-}
-
-/// A thread for every second core, unless `TOKIO_WORKER_THREADS` says otherwise. Handing each
-/// answer from one thread to another costs more than a second thread brings to a destination, and
-/// the database and the broker are often on the same machine.
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        runtime.worker_threads((cores / 2).max(1));
-    }
-    runtime.enable_all().build()
 }
 
 /// Output that was lost counts only if nothing worse happened.

@@ -19,7 +19,7 @@ use postrider_testkit::{
     Program, env, eventually,
     postgres::{execute, query_column},
 };
-use process::Place;
+use process::{DATABASE_URL, Place, configuration};
 
 const WITHIN: Duration = Duration::from_secs(60);
 const KEYS: usize = 5;
@@ -90,12 +90,14 @@ impl Receiver {
 
 async fn place(receiver: SocketAddr) -> Result<(Place, String)> {
     let url = env::postgres().create_database().await?;
-    let configuration = format!(
-        r#"
-[store]
-url = {{ env = "DATABASE_URL" }}
-[admin]
-listen = "off"
+    let connection = format!(
+        r#"kind = "http"
+url = "http://{receiver}/"
+allow_plain_http = true
+allow_networks = ["127.0.0.0/8"]"#
+    );
+    let configuration = configuration(DATABASE_URL, "hook", &connection, r#"target = "/""#)
+        + r#"
 [relay.deadlines]
 connect = "500ms"
 send = "1s"
@@ -104,23 +106,7 @@ settle_margin = "500ms"
 lease = "3s"
 heartbeat = "300ms"
 shutdown_grace = "2s"
-[connections.hook]
-kind = "http"
-url = "http://{receiver}/"
-allow_plain_http = true
-allow_networks = ["127.0.0.0/8"]
-[destinations.hook]
-connection = "hook"
-target = "/"
-[[event_types]]
-event_type = "order.placed"
-schema_version = "1"
-[[routes]]
-event_type = "order.placed"
-schema_version = "1"
-destinations = ["hook"]
-"#
-    );
+"#;
     let mut place = Place::new(&configuration);
     place.set("DATABASE_URL", &url);
     place.done("migrate");

@@ -16,29 +16,17 @@ use postrider_store::{
 };
 use postrider_store_sqlite::{Options, SqliteStore};
 use postrider_testkit::{Program, eventually, eventually_some};
-use process::Place;
+use process::{Place, configuration};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-const FILES: &str = r#"
-[store]
-url = "sqlite:shop.db"
-[admin]
-listen = "127.0.0.1:0"
-[connections.files]
-kind = "file"
-folder = "."
-[destinations.audit]
-connection = "files"
-target = "audit.jsonl"
-[[event_types]]
-event_type = "order.placed"
-schema_version = "1"
-[[routes]]
-event_type = "order.placed"
-schema_version = "1"
-destinations = ["audit"]
-"#;
+/// Lines of `audit.jsonl`, and an address that the relay logs.
+fn files() -> String {
+    let connection = "kind = \"file\"\nfolder = \".\"";
+    let destination = "target = \"audit.jsonl\"";
+    configuration(r#""sqlite:shop.db""#, "audit", connection, destination)
+        .replace(r#"listen = "off""#, r#"listen = "127.0.0.1:0""#)
+}
 
 fn ready(configuration: &str) -> Place {
     let place = Place::new(configuration);
@@ -76,7 +64,7 @@ fn get(address: SocketAddr, path: &str) -> Result<String> {
 
 #[tokio::test]
 async fn sigterm_ends_a_relay_well_and_it_says_what_it_did() -> Result<()> {
-    let place = ready(FILES);
+    let place = ready(&files());
     let relay = Program::new("relay")?;
     relay.spawn(place.command(["run", "--json"]))?;
     let address = address(&relay).await?;
@@ -110,7 +98,7 @@ async fn sigterm_ends_a_relay_well_and_it_says_what_it_did() -> Result<()> {
 
 #[tokio::test]
 async fn the_second_exclusive_dispatcher_reports_zero_and_claims_nothing() -> Result<()> {
-    let place = ready(FILES);
+    let place = ready(&files());
     let relay = Program::new("relay")?;
     relay.spawn(place.command(["run", "--exclusive", "--set", "relay.owner=the first"]))?;
     eventually(WITHIN, "the lease", || async {
@@ -147,7 +135,7 @@ async fn the_second_exclusive_dispatcher_reports_zero_and_claims_nothing() -> Re
 
 #[test]
 fn a_bounded_run_ends_by_itself() {
-    let place = ready(FILES);
+    let place = ready(&files());
     place.append(1, "a");
     let run = place.answer("run --iterations-max 3 --json");
     assert_eq!(run.code, Some(0), "{}", run.stderr);
@@ -172,7 +160,7 @@ async fn a_second_signal_leaves_at_once() -> Result<()> {
     // A receiver that takes a request and never answers keeps a graceful stop waiting.
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}/", listener.local_addr()?);
-    let configuration = FILES
+    let configuration = files()
         .replace("kind = \"file\"\nfolder = \".\"", "kind = \"http\"\nurl = \"URL\"\nallow_plain_http = true\nallow_networks = [\"127.0.0.0/8\"]")
         .replace("URL", &url)
         .replace("audit.jsonl", "/")
@@ -199,7 +187,7 @@ async fn a_second_signal_leaves_at_once() -> Result<()> {
 #[test]
 fn an_address_that_is_taken_stops_the_relay_before_it_starts() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let mut place = ready(FILES);
+    let mut place = ready(&files());
     place.set(
         "POSTRIDER_ADMIN__LISTEN",
         &listener.local_addr()?.to_string(),
@@ -242,7 +230,7 @@ fn every_command_but_migrate_refuses_a_schema_that_it_does_not_know() -> Result<
             assert!(said.contains(code), "{command}: {said}");
         }
     };
-    let place = Place::new(FILES);
+    let place = Place::new(&files());
     refuses(&place, "P0011");
     place.done("migrate");
     place.done("apply --yes");
@@ -284,7 +272,7 @@ fn every_command_but_migrate_refuses_a_schema_that_it_does_not_know() -> Result<
 
 #[tokio::test]
 async fn dep_1_a_kind_of_a_newer_program_is_left_alone_and_named() -> Result<()> {
-    let place = ready(FILES);
+    let place = ready(&files());
     // A newer program registers a kind that this one does not know, and routes to it.
     let store = SqliteStore::open(&Options::new(place.file("shop.db")))?;
     let registry = store.registry().await?;
@@ -338,7 +326,7 @@ async fn dep_1_a_kind_of_a_newer_program_is_left_alone_and_named() -> Result<()>
 
 #[test]
 fn tim_1_a_time_that_is_none_is_refused_and_every_listed_one_can_be_given_again() {
-    let place = ready(FILES);
+    let place = ready(&files());
     let append = |id: &str, time: &str| {
         let line = format!(
             "append --event-id {id} --event-type order.placed --schema-version 1 --aggregate-type t --aggregate-id i --payload {{}} --occurred-at {time}"
@@ -384,7 +372,7 @@ fn tim_1_a_time_that_is_none_is_refused_and_every_listed_one_can_be_given_again(
 
 #[test]
 fn a_reader_that_goes_away_is_success() {
-    let place = ready(FILES);
+    let place = ready(&files());
     // More than a pipe holds, so that the program is still writing.
     let script = r#"{ "$0" completions zsh; echo "status $?" > status; } | true
         cat status"#;
@@ -400,7 +388,7 @@ fn a_reader_that_goes_away_is_success() {
 
 #[tokio::test]
 async fn a_relay_with_nothing_registered_says_so() -> Result<()> {
-    let place = Place::new(FILES);
+    let place = Place::new(&files());
     place.done("migrate");
     let relay = Program::new("relay")?;
     relay.spawn(place.command(["run"]))?;
@@ -424,7 +412,7 @@ async fn a_relay_with_nothing_registered_says_so() -> Result<()> {
 
 #[tokio::test]
 async fn a_relay_that_must_not_send_leaves_the_lanes_to_one_that_may() -> Result<()> {
-    let place = ready(FILES);
+    let place = ready(&files());
     let (first, second) = (Program::new("first")?, Program::new("second")?);
     first.spawn(place.command(["run"]))?;
     place.append(0, "0");
@@ -464,7 +452,7 @@ async fn a_relay_that_must_not_send_leaves_the_lanes_to_one_that_may() -> Result
 
 #[tokio::test]
 async fn what_a_relay_refuses_is_said_by_why() -> Result<()> {
-    let place = ready(FILES);
+    let place = ready(&files());
     // Some other program has the file.
     let file = std::fs::File::create(place.file("audit.jsonl"))?;
     file.lock()?;

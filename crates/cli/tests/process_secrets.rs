@@ -7,7 +7,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
 };
 
-use process::Place;
+use process::{Place, configuration};
 
 /// What a receiver does with a request.
 #[derive(Clone, Copy)]
@@ -71,11 +71,20 @@ fn serve(stream: TcpStream, behaviour: Behaviour) -> std::io::Result<()> {
     }
 }
 
-const CONFIGURATION: &str = r#"
-[store]
-url = "sqlite:shop.db"
-[admin]
-listen = "off"
+fn partner() -> String {
+    let connection = r#"kind = "http"
+url = { env = "PARTNER_URL" }
+authorization = { env = "PARTNER_AUTHORIZATION" }
+headers = { x-key = { env = "PARTNER_AUTHORIZATION" } }
+signing_secrets = [{ env = "PARTNER_SIGNING" }]
+allow_plain_http = true
+allow_networks = ["127.0.0.0/8"]"#;
+    configuration(
+        r#""sqlite:shop.db""#,
+        "partner",
+        connection,
+        r#"target = "/""#,
+    ) + r#"
 [log]
 level = "trace"
 [relay]
@@ -88,25 +97,8 @@ settle_margin = "500ms"
 lease = "5s"
 heartbeat = "1s"
 shutdown_grace = "3s"
-[connections.partner]
-kind = "http"
-url = { env = "PARTNER_URL" }
-authorization = { env = "PARTNER_AUTHORIZATION" }
-headers = { x-key = { env = "PARTNER_AUTHORIZATION" } }
-signing_secrets = [{ env = "PARTNER_SIGNING" }]
-allow_plain_http = true
-allow_networks = ["127.0.0.0/8"]
-[destinations.partner]
-connection = "partner"
-target = "/"
-[[event_types]]
-event_type = "order.placed"
-schema_version = "1"
-[[routes]]
-event_type = "order.placed"
-schema_version = "1"
-destinations = ["partner"]
-"#;
+"#
+}
 
 /// A signing key whose text holds the secret, and is base64 of enough bytes.
 const SIGNING: &str = "whsec_S3CRET7aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -156,7 +148,7 @@ impl Said {
 
 /// Provokes a fault of the receiver at this URL, and asks everything there is to ask.
 fn provoke(url: &str, expect: &str) {
-    let mut place = Place::new(CONFIGURATION);
+    let mut place = Place::new(&partner());
     place.done("migrate");
     // Without the secrets, as where a plan is made elsewhere.
     place.done("apply --yes");
@@ -257,7 +249,7 @@ fn sec_1_a_url_that_is_not_right() {
 #[test]
 fn sec_1_a_signing_key_that_is_none() {
     let address = receiver(Behaviour::Echo);
-    let mut place = Place::new(CONFIGURATION);
+    let mut place = Place::new(&partner());
     place.done("migrate");
     place.done("apply --yes");
     place.set("PARTNER_URL", &format!("http://{address}/"));
@@ -287,7 +279,7 @@ fn sec_1_a_database_url() {
         "mysql://u:S3CRET6@h/db",
         "S3CRET6",
     ] {
-        let mut place = Place::new(CONFIGURATION);
+        let mut place = Place::new(&partner());
         place.set("POSTRIDER_STORE__URL", url);
         place.set("POSTRIDER_STORE__DOORBELL_URL", url);
         for command in [
@@ -305,7 +297,7 @@ fn sec_1_a_database_url() {
         said.files(&place);
     }
     // In the file itself it is the operator's own doing, and still is not repeated.
-    let place = Place::new(&CONFIGURATION.replace(
+    let place = Place::new(&partner().replace(
         "sqlite:shop.db",
         "postgresql://u:S3CRET6@127.0.0.1:1/db?password=S3CRET6",
     ));

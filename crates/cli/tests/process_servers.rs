@@ -10,7 +10,7 @@ use postrider_testkit::{
     Program, env, eventually,
     postgres::{execute, query_column},
 };
-use process::Place;
+use process::{DATABASE_URL, Place, configuration};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -19,29 +19,9 @@ async fn place() -> Result<Place> {
     let url = env::postgres().create_database().await?;
     // The database's name was never used before, so neither was the stream's.
     let name = url.rsplit('/').next().unwrap_or_default().to_uppercase();
-    let configuration = format!(
-        r#"
-[store]
-url = {{ env = "DATABASE_URL" }}
-[admin]
-listen = "off"
-[connections.main]
-kind = "jetstream"
-servers = ["{}"]
-[destinations.orders]
-connection = "main"
-stream = "S_{name}"
-target = "{name}.{{event_type}}"
-[[event_types]]
-event_type = "order.placed"
-schema_version = "1"
-[[routes]]
-event_type = "order.placed"
-schema_version = "1"
-destinations = ["orders"]
-"#,
-        env::nats_url()
-    );
+    let connection = format!("kind = \"jetstream\"\nservers = [\"{}\"]", env::nats_url());
+    let destination = format!("stream = \"S_{name}\"\ntarget = \"{name}.{{event_type}}\"");
+    let configuration = configuration(DATABASE_URL, "orders", &connection, &destination);
     let mut place = Place::new(&configuration);
     place.set("DATABASE_URL", &url);
     Ok(place)

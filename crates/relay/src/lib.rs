@@ -9,12 +9,14 @@ mod meters;
 mod outgoing;
 mod preflight;
 mod running;
+mod runtime;
 mod session;
 mod settings;
 mod status;
 mod worker;
 
 pub use meters::Meters;
+pub use runtime::runtime;
 pub use settings::Settings;
 pub use status::{DestinationStatus, KIND_UNKNOWN, Report, Status};
 pub use worker::{Error, Relay, Stop};

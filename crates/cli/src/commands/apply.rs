@@ -2,13 +2,12 @@
 
 use std::{io::Write, sync::Arc};
 
-use postrider_store::control::{Applied, Registry};
+use postrider_store::control::Applied;
 use serde::Serialize;
 
 use super::{audit, failed, not_confirmed, open};
 use crate::{
     args::{Apply, Format},
-    backend::transport,
     config::Config,
     fault::{Exit, Failure, Outcome},
     output,
@@ -35,7 +34,7 @@ struct AppliedRow {
 
 pub(super) async fn plan(format: Format, config: Arc<Config>, out: &mut dyn Write) -> Outcome {
     let registry = open(&config).await?.registry().await.map_err(failed)?;
-    let plan = compute(&config, &registry)?;
+    let plan = plan::tried(&config, &registry).map_err(Failure::of)?;
     print(format, &plan, None, out)?;
     if !format.json && !plan.changes.is_empty() {
         writeln!(
@@ -55,7 +54,7 @@ pub(super) async fn plan(format: Format, config: Arc<Config>, out: &mut dyn Writ
 pub(super) async fn apply(args: &Apply, config: Arc<Config>, out: &mut dyn Write) -> Outcome {
     let store = open(&config).await?;
     let registry = store.registry().await.map_err(failed)?;
-    let plan = compute(&config, &registry)?;
+    let plan = plan::tried(&config, &registry).map_err(Failure::of)?;
     if plan.changes.is_empty() {
         print(args.format, &plan, Some(Applied::default()), out)?;
         return Ok(Exit::Done);
@@ -73,18 +72,6 @@ pub(super) async fn apply(args: &Apply, config: Arc<Config>, out: &mut dyn Write
         writeln!(out, "registered")?;
     }
     Ok(Exit::Done)
-}
-
-/// The plan, with every destination tried on its transport: what that refuses would be found only
-/// by the relay.
-fn compute(config: &Arc<Config>, registry: &Registry) -> Result<Plan, Failure> {
-    let plan = plan::compute(config, registry).map_err(Failure::of)?;
-    let faults = transport::misfits(config, &plan.control_plane.destinations);
-    if faults.is_empty() {
-        Ok(plan)
-    } else {
-        Err(Failure::of(faults))
-    }
 }
 
 fn changes(plan: &Plan) -> String {

@@ -7,15 +7,14 @@ use serde::Serialize;
 
 use crate::{
     args::{ConfigCommand, Format, Keys},
-    backend::transport,
     code::Code,
     config::{
-        self, Config, Sources,
+        self, Sources,
         keys::{KEYS, Need},
         layers::variable,
         show,
     },
-    fault::{Exit, Failure, Fault, Outcome},
+    fault::{Exit, Failure, Outcome},
     output::{self, List, Table},
     plan,
 };
@@ -46,7 +45,7 @@ struct FaultRow {
 fn check(format: Format, sources: &Sources, out: &mut dyn Write) -> Outcome {
     // Planning against nothing reads the JSON Schemas and applies the rules between objects.
     let faults = match config::load(sources) {
-        Ok(config) => tried(&Arc::new(config)).err(),
+        Ok(config) => plan::tried(&Arc::new(config), &Registry::default()).err(),
         Err(faults) => Some(faults),
     }
     .unwrap_or_default();
@@ -76,17 +75,6 @@ fn check(format: Format, sources: &Sources, out: &mut dyn Write) -> Outcome {
         Exit::No
     };
     Err(Failure { exit, faults })
-}
-
-/// The plan for an empty database, with every destination tried on its transport.
-fn tried(config: &Arc<Config>) -> Result<(), Vec<Fault>> {
-    let plan = plan::compute(config, &Registry::default())?;
-    let faults = transport::misfits(config, &plan.control_plane.destinations);
-    if faults.is_empty() {
-        Ok(())
-    } else {
-        Err(faults)
-    }
 }
 
 fn show(format: Format, sources: &Sources, out: &mut dyn Write) -> Outcome {

@@ -1,10 +1,9 @@
-//! What the file wants registered against what is registered. Pure: reads no database, changes
-//! nothing.
+//! What the file wants registered against what is registered. Reads no database, changes nothing.
 
 mod describe;
 mod wanted;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use postrider_contract::{
     DeliverySet, Destination,
@@ -13,7 +12,7 @@ use postrider_contract::{
 use postrider_store::control::{ControlPlane, Registry};
 use serde::Serialize;
 
-use crate::{code::Code, config::Config, fault::Fault};
+use crate::{backend::transport, code::Code, config::Config, fault::Fault};
 
 /// What `apply` would do.
 #[derive(Debug)]
@@ -75,6 +74,21 @@ pub(crate) struct Line {
     pub(crate) generation: Option<u64>,
     pub(crate) consumer: String,
     pub(crate) mandatory: bool,
+}
+
+/// The plan, with every destination tried on its transport: what that refuses would be found only
+/// by the relay.
+///
+/// # Errors
+/// As [`compute`], or what the transports refuse.
+pub(crate) fn tried(config: &Arc<Config>, registry: &Registry) -> Result<Plan, Vec<Fault>> {
+    let plan = compute(config, registry)?;
+    let faults = transport::misfits(config, &plan.control_plane.destinations);
+    if faults.is_empty() {
+        Ok(plan)
+    } else {
+        Err(faults)
+    }
 }
 
 /// Computes the plan.

@@ -26,6 +26,35 @@ pub struct Answer {
     pub stderr: String,
 }
 
+/// A configuration with one destination, of one connection of the same name, to which events of
+/// type `order.placed` go. `store` is the URL as TOML; `connection` and `destination` are what
+/// stands in their tables beside that.
+pub fn configuration(store: &str, name: &str, connection: &str, destination: &str) -> String {
+    format!(
+        r#"
+[store]
+url = {store}
+[admin]
+listen = "off"
+[connections.{name}]
+{connection}
+[destinations.{name}]
+connection = "{name}"
+{destination}
+[[event_types]]
+event_type = "order.placed"
+schema_version = "1"
+[[routes]]
+event_type = "order.placed"
+schema_version = "1"
+destinations = ["{name}"]
+"#
+    )
+}
+
+/// As `store` for a database of a test's own, in the variable `DATABASE_URL`.
+pub const DATABASE_URL: &str = r#"{ env = "DATABASE_URL" }"#;
+
 impl Place {
     pub fn new(configuration: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
