@@ -610,6 +610,9 @@ fn position_of(members: &[Candidate<Outgoing>], event_id: EventId) -> Option<usi
 }
 
 /// One exchange, with what it fetched made ready to be sent.
+/// Sends of the same exchange wait meanwhile.
+const LOOK_AGAIN_WITHIN: Duration = Duration::from_secs(1);
+
 async fn exchange_with(
     shared: &Shared,
     served: &Served,
@@ -644,10 +647,18 @@ async fn exchange_with(
     }
     let schemas = shared.schemas.read().await;
     let transport = served.transport.as_ref();
-    let fetched = opened
+    let mut fetched: Vec<_> = opened
         .into_iter()
         .map(|opened| outgoing::prepare(opened, exchanged.now, &served.place, &schemas, transport))
         .collect();
+    if fetched.iter().any(outgoing::is_refused_by_transport) {
+        // A person may just have raised the limit and replayed. Where nobody answers, what is
+        // known stands.
+        drop(tokio::time::timeout(LOOK_AGAIN_WITHIN, transport.look_again()).await);
+        for candidate in &mut fetched {
+            outgoing::judge_again(candidate, transport);
+        }
+    }
     Ok(Reply {
         fetched,
         exhausted: exchanged.exhausted,

@@ -17,7 +17,7 @@ pub(crate) struct Outgoing {
     /// By the database's clock: how old the event was when it was fetched.
     pub(crate) age_at_fetch: Duration,
     pub(crate) fetched_at: tokio::time::Instant,
-    /// `None` only for a delivery that is unfit.
+    /// `None` only for a delivery that is unfit, whatever its destination takes.
     pub(crate) message: Option<Arc<Message>>,
 }
 
@@ -86,12 +86,13 @@ pub(crate) fn prepare(
     let message = envelope.and_then(|envelope| {
         outgoing.generation = envelope.generation;
         outgoing.payload_digest = envelope.payload.digest;
-        check(&fetched, &envelope, place, schemas, transport)
+        check(&fetched, &envelope, place, schemas)
     });
     let unfit = match message {
         Ok(message) => {
+            let unfit = fits(&message, transport).err();
             outgoing.message = Some(Arc::new(message));
-            None
+            unfit
         }
         Err(unfit) => Some(unfit),
     };
@@ -111,7 +112,6 @@ fn check(
     envelope: &Envelope,
     place: &wire::Place,
     schemas: &Schemas,
-    transport: &dyn Transport,
 ) -> Result<Message, Unfit> {
     let stored = &fetched.event;
     let found = Digest::of_bytes(&stored.payload);
@@ -139,10 +139,25 @@ fn check(
         first_sent_ago,
         anchor: None,
     });
-    let message = wire::message(place, &event, earlier)
-        .map_err(|error| ("wire_format", bounded_detail(&error.to_string())))?;
-    match transport.check(&message) {
-        Ok(()) => Ok(message),
+    wire::message(place, &event, earlier)
+        .map_err(|error| ("wire_format", bounded_detail(&error.to_string())))
+}
+
+/// Only the transport refuses it, by what it knows of its destination.
+pub(crate) fn is_refused_by_transport(candidate: &Candidate<Outgoing>) -> bool {
+    candidate.unfit.is_some() && candidate.event.message.is_some()
+}
+
+/// The transport looked at its destination again.
+pub(crate) fn judge_again(candidate: &mut Candidate<Outgoing>, transport: &dyn Transport) {
+    if let Some(message) = &candidate.event.message {
+        candidate.unfit = fits(message, transport).err();
+    }
+}
+
+fn fits(message: &Message, transport: &dyn Transport) -> Result<(), Unfit> {
+    match transport.check(message) {
+        Ok(()) => Ok(()),
         Err(
             Outcome::Rejected { code, detail, .. }
             | Outcome::Retryable { code, detail, .. }

@@ -338,6 +338,36 @@ async fn a_poisoned_key_holds_its_own_tail_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_too_large_is_sent_once_the_limit_is_raised() {
+    let options = Options {
+        message_bytes_max: Some(10),
+        ..Options::default()
+    };
+    let world = World::new(&[fixture::destination("a")], options).await;
+    let appended = world.append(1, 1).await;
+    let relay = world.relay();
+    let running = start(&relay);
+    let quarantined = async || world.store.backlog().await.expect("a backlog")[0].quarantined;
+    for _ in 0..6_000 {
+        if quarantined().await.value == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(quarantined().await.value, 1);
+
+    world.brokers["a"].set_message_bytes_max(None);
+    let selection = ReplaySelection::default();
+    let audit = fixture::audit("the limit was raised");
+    let replayed = world.store.replay(&selection, 10, &audit).await;
+    assert_eq!(replayed.expect("replays").deliveries.len(), 1);
+    world.until_delivered().await;
+    assert_eq!(quarantined().await.value, 0);
+    assert_eq!(stored(&world.brokers["a"]), appended);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_costs_no_attempts_and_ends_by_itself() {
     let mut destination = fixture::destination("a");
     destination.max_attempts = Some(2);

@@ -85,6 +85,7 @@ struct State {
     scripts: BTreeMap<EventId, VecDeque<Decision>>,
     decide: Option<Decide>,
     down: bool,
+    message_bytes_max: Option<usize>,
     holes: Vec<Hole>,
     under_way: Vec<Message>,
     /// Messages that a living call of `send` has not brought to the broker yet, counted.
@@ -119,6 +120,7 @@ impl Broker {
             scripts: BTreeMap::new(),
             decide: None,
             down: false,
+            message_bytes_max: options.message_bytes_max,
             holes: Vec::new(),
             under_way: Vec::new(),
             in_hand: BTreeMap::new(),
@@ -145,6 +147,15 @@ impl Broker {
     /// back.
     pub fn decide_by(&self, decide: impl FnMut(&Message, u64) -> Decision + Send + 'static) {
         self.state().decide = Some(Box::new(decide));
+    }
+
+    /// Connections that are open keep to what they last saw.
+    pub fn set_message_bytes_max(&self, max: Option<usize>) {
+        self.state().message_bytes_max = max;
+    }
+
+    pub(crate) fn message_bytes_max(&self) -> Option<usize> {
+        self.state().message_bytes_max
     }
 
     /// While down, every send is an outage and every look-up fails; the log stays.

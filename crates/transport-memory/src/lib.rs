@@ -4,7 +4,10 @@
 mod broker;
 mod fate;
 
-use std::{pin::pin, sync::Arc};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use async_trait::async_trait;
 use futures::{
@@ -27,6 +30,8 @@ pub use fate::{Decision, Fate};
 #[derive(Clone, Debug)]
 pub struct Memory {
     broker: Broker,
+    /// The broker's limit, as last looked at.
+    message_bytes_max: Arc<Mutex<Option<usize>>>,
 }
 
 impl Memory {
@@ -34,7 +39,14 @@ impl Memory {
     pub fn open(broker: &Broker) -> Self {
         Self {
             broker: broker.clone(),
+            message_bytes_max: Arc::new(Mutex::new(broker.message_bytes_max())),
         }
+    }
+
+    fn known_limit(&self) -> MutexGuard<'_, Option<usize>> {
+        self.message_bytes_max
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     #[must_use]
@@ -176,8 +188,12 @@ impl Transport for Memory {
         Ok(Vec::new())
     }
 
+    async fn look_again(&self) {
+        *self.known_limit() = self.broker.message_bytes_max();
+    }
+
     fn check(&self, message: &Message) -> Result<(), Outcome> {
-        let Some(max) = self.broker.options().message_bytes_max else {
+        let Some(max) = *self.known_limit() else {
             return Ok(());
         };
         let headers: usize = message.headers.iter().map(|(n, v)| n.len() + v.len()).sum();

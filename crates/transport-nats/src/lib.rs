@@ -340,6 +340,15 @@ impl Transport for JetStream {
         self.place.subject.render(&message.routing).map(drop)
     }
 
+    /// The stream's limits. Those of the server are learnt with each connection.
+    async fn look_again(&self) {
+        if let Some(link) = self.dial.current()
+            && let Ok(info) = stream::info(&link, &self.place.stream).await
+        {
+            self.dial.learn(Some(&info), &link);
+        }
+    }
+
     async fn send(&self, batch: Batch, answers: mpsc::UnboundedSender<Answer>) {
         if batch.messages.is_empty() {
             return;

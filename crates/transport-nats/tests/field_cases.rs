@@ -279,6 +279,36 @@ async fn nat_3_the_preflight_names_the_window_and_the_span() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_raised_limit_is_known_after_another_look() {
+    let harness = Harness::<Oldest>::start().await;
+    let transport = harness.transport(&harness.destination());
+    transport
+        .provision(&usage(), Provisioning::Make)
+        .await
+        .unwrap();
+    let message = fixture::messages(&harness.destination(), 1).remove(0);
+    harness.alter(|config| config.max_message_size = 10).await;
+    transport.look_again().await;
+    let refused = transport.check(&message).unwrap_err();
+    assert!(matches!(
+        refused,
+        Outcome::Rejected {
+            code: "message_too_large",
+            ..
+        }
+    ));
+    harness
+        .alter(|config| config.max_message_size = 60_000)
+        .await;
+    assert!(
+        transport.check(&message).is_err(),
+        "it does not ask by itself"
+    );
+    transport.look_again().await;
+    assert!(transport.check(&message).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sec_1_no_secret_is_shown_anywhere() {
     let mut settings = connection(1);
     settings.servers = vec!["nats://user:S3CRET1@127.0.0.1:4222".to_owned()];

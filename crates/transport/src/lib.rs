@@ -205,6 +205,10 @@ pub trait Transport: Debug + Send + Sync + 'static {
     /// cannot fail its neighbours. Cheap, no I/O. `Err` is an [`Outcome::Rejected`].
     fn check(&self, message: &Message) -> Result<(), Outcome>;
 
+    /// Learns anew what [`Transport::check`] goes by, where that is remembered. Asked before a
+    /// message that it refused is given up: the limit may just have been raised.
+    async fn look_again(&self) {}
+
     /// Sends a batch; each message's outcome goes to `answers` as soon as it is known, exactly
     /// one per message, in any order. Returns when all are answered.
     ///
