@@ -9,10 +9,12 @@ use uuid::Uuid;
 use super::{Counts, Database, Receipt, Stored};
 use crate::digest::Sha256;
 
+/// The plus keeps SQLite from the index on destination and position, in which it would walk over
+/// all runs below.
 const RECEIPTS: &str = "\
     select e.event_id, d.name, r.number + e.position - r.first, exists (
         select 1 from postrider_attempt_runs a
-        where a.attempt = b.attempt and a.destination_id = r.destination_id
+        where a.attempt = b.attempt and +a.destination_id = r.destination_id
             and e.position >= a.first and e.position < a.first + a.length)
     from postrider_receipt_runs r
     join postrider_receipt_batches b using (receipt_batch)
