@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Measured this many times, the limit and the relay in turn.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 2_000)]
     batch_max: u32,
     /// How the events are written as messages.
     #[arg(long, value_enum, default_value = "cloudevents-binary")]
@@ -69,7 +69,10 @@ pub(crate) async fn run(args: &Args) -> Result<()> {
         for (limit, headers) in limits.iter_mut().zip([&HeaderMap::new(), &same]) {
             let raw = format!("LIMIT{unique}");
             setup::stream(&nats, &raw).await?;
-            *limit = per_second(args, limit::run(&url, &nats, &raw, headers).await?);
+            *limit = per_second(
+                args,
+                limit::run(&url, &nats, &raw, headers, args.batch_max.into()).await?,
+            );
             all_there(args, &context, &raw).await?;
             context.delete_stream(&raw).await?;
         }

@@ -20,15 +20,15 @@ use postrider_store_postgres::PostgresStore;
 use postrider_transport::wire;
 use tokio_postgres::types::ToSql;
 
-const BATCH: i64 = 1_000;
 const IN_FLIGHT_MAX: usize = 2_000;
 
-/// `headers`: what every message carries besides its id.
+/// `headers`: what every message carries besides its id. `batch`: events read together.
 pub(crate) async fn run(
     database: &str,
     nats: &str,
     stream: &str,
     headers: &HeaderMap,
+    batch: i64,
 ) -> Result<Duration> {
     let (client, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls)
         .await
@@ -53,7 +53,7 @@ pub(crate) async fn run(
     let started = Instant::now();
     let mut after = 0_i64;
     let mut acks = FuturesOrdered::new();
-    let mut next = client.query(&read, &[&after, &BATCH]).await?;
+    let mut next = client.query(&read, &[&after, &batch]).await?;
     while !next.is_empty() {
         let rows = std::mem::take(&mut next);
         let last: i64 = rows[rows.len() - 1].get(0);
@@ -74,7 +74,7 @@ pub(crate) async fn run(
             anyhow::Ok(())
         };
         let (from, done): ([&(dyn ToSql + Sync); 2], [&(dyn ToSql + Sync); 1]) =
-            ([&last, &BATCH], [&after]);
+            ([&last, &batch], [&after]);
         let (published, read_ahead, progress) = tokio::join!(
             publish,
             client.query(&read, &from),

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// The session's lease; the other deadlines follow from it.
     #[arg(long, default_value_t = 30_000)]
     lease_ms: u64,
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 2_000)]
     batch_max: u32,
 }
 

@@ -1,12 +1,12 @@
 //! One destination in one session: executes what its dispatcher machine asks for.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use postrider_contract::EventId;
+use postrider_contract::{EventId, Timestamp};
 use postrider_core::{
     AttemptId, DestinationId, Instant, Lane, Outcome, SessionId, breaker,
     dispatcher::{Candidate, Command, Dispatcher, Evidence, Input, Reply},
@@ -15,13 +15,14 @@ use postrider_core::{
 use postrider_schema::Schemas;
 use postrider_store::{
     ExchangeError, Store, StoreError,
+    dispatch::{Exchanged, Fetched},
     evidence::{Evidence as StoreEvidence, Verdict},
     sessions::{BreakerReport, OpenBreaker},
 };
 use postrider_transport::{Answer, Batch, Late, Message, Transport, wire};
 use tokio::{
     sync::{broadcast, mpsc},
-    task::{AbortHandle, JoinSet},
+    task::{AbortHandle, JoinError, JoinHandle, JoinSet},
 };
 use tracing::{info, warn};
 
@@ -107,8 +108,11 @@ enum Sent {
     LateEnded(AttemptId),
 }
 
+/// What was fetched, ready to be sent.
+type Prepared = Result<Vec<Candidate<Outgoing>>, StoreError>;
+
 enum Called {
-    Exchanged(Arc<Exchange>, Result<Reply<Outgoing>, ExchangeError>),
+    Exchanged(Arc<Exchange>, Result<Exchanged, ExchangeError>),
     Evidence(
         Arc<Vec<Evidence<Outgoing>>>,
         Result<Vec<Verdict>, StoreError>,
@@ -124,6 +128,8 @@ pub(crate) struct Task {
     notices: mpsc::UnboundedSender<Notice>,
     sent: mpsc::UnboundedSender<Sent>,
     calls: JoinSet<Called>,
+    /// In the order in which they were fetched.
+    preparing: VecDeque<JoinHandle<Prepared>>,
     /// Attempts that the machine still listens to.
     open: BTreeMap<AttemptId, (Members, AbortHandle)>,
     fenced: bool,
@@ -149,6 +155,7 @@ impl Task {
             notices,
             sent,
             calls: JoinSet::new(),
+            preparing: VecDeque::new(),
             open: BTreeMap::new(),
             fenced: false,
             stopping: false,
@@ -201,12 +208,16 @@ impl Task {
                         self.handle(Input::EvidenceFailed);
                     }
                 },
+                prepared = next_prepared(&mut self.preparing) => self.prepared(prepared),
                 Some(receipt) = next_late(&mut late) => self.late(receipt),
                 () = clock.sleep_until(wakeup) => self.handle(Input::Tick),
             }
         }
         for (_, abort) in self.open.values() {
             abort.abort();
+        }
+        for preparing in &self.preparing {
+            preparing.abort();
         }
     }
 
@@ -362,12 +373,12 @@ impl Task {
 
     fn called(&mut self, called: Called) {
         match called {
-            Called::Exchanged(exchange, Ok(reply)) => {
+            Called::Exchanged(exchange, Ok(exchanged)) => {
                 self.count(&exchange);
                 if self.served.late.is_some() {
                     self.forget_settled(&exchange);
                 }
-                self.handle(Input::Exchanged(reply));
+                self.exchanged(exchanged);
             }
             Called::Exchanged(_, Err(ExchangeError::Ended)) => {
                 self.notify(Notice::Ended);
@@ -387,6 +398,39 @@ impl Task {
                 self.shared.meters.store_errors.inc();
                 warn!(destination = self.served.name(), %error, "evidence was not taken");
                 self.handle(Input::EvidenceFailed);
+            }
+        }
+    }
+
+    /// The next exchange starts before what this one fetched is prepared.
+    fn exchanged(&mut self, exchanged: Exchanged) {
+        let duplicates = usize::try_from(exchanged.duplicates).unwrap_or(usize::MAX);
+        self.shared.counts.duplicates.add(duplicates);
+        let fetched = exchanged.fetched;
+        self.handle(Input::Exchanged(Reply {
+            fetched: fetched.iter().map(|fetched| fetched.position).collect(),
+            exhausted: exchanged.exhausted,
+            next_due: exchanged.next_due,
+        }));
+        if !fetched.is_empty() {
+            let (shared, served) = (Arc::clone(&self.shared), Arc::clone(&self.served));
+            let now = exchanged.now;
+            let preparing = async move { prepare(&shared, &served, fetched, now).await };
+            self.preparing.push_back(tokio::spawn(preparing));
+        }
+    }
+
+    fn prepared(&mut self, prepared: Result<Prepared, JoinError>) {
+        match prepared {
+            Ok(Ok(candidates)) => self.handle(Input::Prepared(candidates)),
+            Ok(Err(error)) => {
+                self.shared.meters.store_errors.inc();
+                warn!(destination = self.served.name(), %error, "the registry cannot be read");
+                self.handle(Input::NotPrepared);
+            }
+            Err(error) => {
+                warn!(destination = self.served.name(), %error, "preparing messages broke");
+                self.handle(Input::NotPrepared);
             }
         }
     }
@@ -571,6 +615,18 @@ pub(crate) struct Inbox {
     answers: mpsc::UnboundedReceiver<Sent>,
 }
 
+/// The outcome of the oldest. Nothing is lost when it is dropped half-way.
+async fn next_prepared(
+    preparing: &mut VecDeque<JoinHandle<Prepared>>,
+) -> Result<Prepared, JoinError> {
+    let Some(oldest) = preparing.front_mut() else {
+        return std::future::pending().await;
+    };
+    let prepared = oldest.await;
+    preparing.pop_front();
+    prepared
+}
+
 async fn next_late(late: &mut Option<broadcast::Receiver<Late>>) -> Option<Late> {
     let Some(receiver) = late else {
         return std::future::pending().await;
@@ -609,15 +665,14 @@ fn position_of(members: &[Candidate<Outgoing>], event_id: EventId) -> Option<usi
         .position(|member| member.event.event_id == event_id)
 }
 
-/// One exchange, with what it fetched made ready to be sent.
-/// Sends of the same exchange wait meanwhile.
+/// How long a look at a destination may hold up what was fetched.
 const LOOK_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 
 async fn exchange_with(
     shared: &Shared,
     served: &Served,
     exchange: &Exchange,
-) -> Result<Reply<Outgoing>, ExchangeError> {
+) -> Result<Exchanged, ExchangeError> {
     let started = tokio::time::Instant::now();
     let exchanged = shared.store.exchange(exchange).await?;
     if !exchange.settle.is_empty() {
@@ -626,11 +681,25 @@ async fn exchange_with(
             .settle
             .observe(started.elapsed().as_secs_f64());
     }
-    shared
-        .counts
-        .duplicates
-        .add(usize::try_from(exchanged.duplicates).unwrap_or(usize::MAX));
-    let opened: Vec<_> = exchanged.fetched.into_iter().map(Opened::new).collect();
+    Ok(exchanged)
+}
+
+/// Makes what was fetched ready to be sent.
+async fn prepare(
+    shared: &Shared,
+    served: &Served,
+    fetched: Vec<Fetched>,
+    now: Option<Timestamp>,
+) -> Prepared {
+    /// Made without letting others run.
+    const TOGETHER: usize = 64;
+    let mut opened = Vec::with_capacity(fetched.len());
+    for (index, fetched) in fetched.into_iter().enumerate() {
+        if index % TOGETHER == TOGETHER - 1 {
+            tokio::task::yield_now().await;
+        }
+        opened.push(Opened::new(fetched));
+    }
     let missing = {
         let schemas = shared.schemas.read().await;
         opened.iter().any(|opened| opened.lacks_schema(&schemas))
@@ -647,23 +716,24 @@ async fn exchange_with(
     }
     let schemas = shared.schemas.read().await;
     let transport = served.transport.as_ref();
-    let mut fetched: Vec<_> = opened
-        .into_iter()
-        .map(|opened| outgoing::prepare(opened, exchanged.now, &served.place, &schemas, transport))
-        .collect();
-    if fetched.iter().any(outgoing::is_refused_by_transport) {
+    let mut candidates = Vec::with_capacity(opened.len());
+    for (index, opened) in opened.into_iter().enumerate() {
+        if index % TOGETHER == TOGETHER - 1 {
+            tokio::task::yield_now().await;
+        }
+        let candidate = outgoing::prepare(opened, now, &served.place, &schemas, transport);
+        candidates.push(candidate);
+    }
+    drop(schemas);
+    if candidates.iter().any(outgoing::is_refused_by_transport) {
         // A person may just have raised the limit and replayed. Where nobody answers, what is
         // known stands.
         drop(tokio::time::timeout(LOOK_AGAIN_WITHIN, transport.look_again()).await);
-        for candidate in &mut fetched {
+        for candidate in &mut candidates {
             outgoing::judge_again(candidate, transport);
         }
     }
-    Ok(Reply {
-        fetched,
-        exhausted: exchanged.exhausted,
-        next_due: exchanged.next_due,
-    })
+    Ok(candidates)
 }
 
 /// Tells the machine that a send is over even when the transport panics.

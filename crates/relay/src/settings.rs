@@ -58,7 +58,7 @@ impl Settings {
                 first: Duration::from_millis(250),
                 max: Duration::from_secs(15),
             },
-            batch_max: 1000,
+            batch_max: 2000,
             batch_bytes_max: 8 << 20,
             sending_max: 2,
             late_max: 16,

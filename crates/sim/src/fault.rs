@@ -1,7 +1,7 @@
 //! What goes wrong in a trajectory: an explicit list, drawn from the seed before the run, so that
 //! a failing one can be made shorter entry by entry.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use crate::{
     plan::{CHAOS_MS, Plan},
@@ -253,6 +253,30 @@ fn timed(draw: &mut Draw, plan: &Plan) -> Timed {
 }
 
 impl Fault {
+    /// The name of every fault that is ever drawn.
+    #[must_use]
+    pub fn names() -> BTreeSet<String> {
+        /// The rarest of a kind is one in ninety.
+        const DRAWS: u64 = 5_000;
+        let plan = Plan::new(0);
+        let mut draw = Draw::of(0, &[11]);
+        let mut names = BTreeSet::new();
+        for _ in 0..DRAWS {
+            let message = Self::Message {
+                place: 0,
+                nth: 1,
+                what: of_message(&mut draw),
+            };
+            let timed = Self::Timed {
+                at: 0,
+                what: timed(&mut draw, &plan),
+            };
+            let call = of_call(&mut draw, &plan);
+            names.extend([message, timed, call].map(|fault| fault.name()));
+        }
+        names
+    }
+
     /// What is counted: the kind without the place and the duration.
     #[must_use]
     pub fn name(&self) -> String {

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Coverage, Violation, run};
+use crate::{Coverage, Fault, Violation, run};
 
 /// Unknown longer than this is past its objective (I11).
 const UNKNOWN_SECONDS_MAX: u64 = 15 * 60;
@@ -59,12 +59,13 @@ pub fn gate(from: u64, trajectories: u64, threads: usize) -> Report {
                     .add(part);
             }));
         }
-        for worker in workers {
-            // A panic outside of a trajectory is a fault of the simulator.
-            worker.join().expect("no worker panics");
-        }
+        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         over.store(true, Ordering::Relaxed);
         watchdog.thread().unpark();
+        for worker in ended {
+            // A panic outside of a trajectory is a fault of the simulator.
+            worker.expect("no worker panics");
+        }
     });
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.took = start.elapsed();
@@ -104,16 +105,25 @@ fn watch(under_way: &[AtomicU64], over: &AtomicBool) {
     }
 }
 
+/// The seed of a thread, for as long as it has one: a thread that panicked has none.
+struct UnderWay<'a>(&'a AtomicU64);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.store(NOTHING, Ordering::Relaxed);
+    }
+}
+
 fn work(from: u64, trajectories: u64, given: &AtomicU64, under_way: &AtomicU64) -> Part {
     let mut part = Part::default();
+    let under_way = UnderWay(under_way);
     loop {
         let next = given.fetch_add(1, Ordering::Relaxed);
         if next >= trajectories {
-            under_way.store(NOTHING, Ordering::Relaxed);
             return part;
         }
         let seed = from.wrapping_add(next);
-        under_way.store(seed, Ordering::Relaxed);
+        under_way.0.store(seed, Ordering::Relaxed);
         let outcome = run(seed, false);
         part.coverage.add(&outcome.coverage);
         part.events += outcome.events;
@@ -135,7 +145,19 @@ impl Report {
     /// Nothing broke, and everything that can happen did.
     #[must_use]
     pub fn passes(&self) -> bool {
-        self.broken.is_empty() && self.coverage.unreached().is_empty() && self.past_objective() == 0
+        self.broken.is_empty()
+            && self.coverage.unreached().is_empty()
+            && self.unstruck().is_empty()
+            && self.past_objective() == 0
+    }
+
+    /// Faults that are drawn and never struck.
+    fn unstruck(&self) -> Vec<String> {
+        let struck = |name: &String| self.coverage.faults.contains_key(name);
+        Fault::names()
+            .into_iter()
+            .filter(|name| !struck(name))
+            .collect()
     }
 
     fn broken_by(&self, invariants: &[&str]) -> usize {
@@ -221,6 +243,9 @@ impl fmt::Display for Report {
         writeln!(f, "faults that struck:")?;
         for (name, count) in &self.coverage.faults {
             writeln!(f, "{count:>9}  {name}")?;
+        }
+        for name in self.unstruck() {
+            writeln!(f, "NO STRIKE  {name}")?;
         }
         writeln!(f, "rows of the delivery table that were walked:")?;
         for ((state, happening), count) in &self.coverage.transitions {

@@ -7,6 +7,10 @@ use std::{process::ExitCode, thread::available_parallelism};
 use clap::Parser;
 use postrider_sim::{Fault, Shrunk, faults, gate, run_faults, shrink};
 
+/// A trajectory is some thousand small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The relay that ships, in a simulated world.
 #[derive(Debug, Parser)]
 enum Arguments {
@@ -20,6 +24,10 @@ enum Arguments {
         /// Only these of its faults, by their place in the list; `none` for none.
         #[arg(long, value_parser = places)]
         faults: Option<Places>,
+        /// With this deliberate bug.
+        #[cfg(feature = "mutations")]
+        #[arg(long)]
+        mutation: Option<String>,
     },
     /// Runs many, and fails if a promise is broken or something never happened.
     Gate {
@@ -79,7 +87,15 @@ fn main() -> ExitCode {
             seed,
             trace,
             faults,
-        } => one(seed, trace, faults.map(|Places(places)| places)),
+            #[cfg(feature = "mutations")]
+            mutation,
+        } => {
+            #[cfg(feature = "mutations")]
+            if let Some(name) = mutation {
+                return with_mutation::one(&name, || one(seed, trace, faults.map(|kept| kept.0)));
+            }
+            one(seed, trace, faults.map(|kept| kept.0))
+        }
         Arguments::Gate {
             trajectories,
             from,
@@ -117,6 +133,11 @@ fn exit(good: bool) -> ExitCode {
 }
 
 fn replay(seed: u64, kept: Option<&[usize]>) -> String {
+    format!("cargo run -p postrider-sim -- run{}", arguments(seed, kept))
+}
+
+/// What `run` takes to tell the story of a seed, with these of its faults.
+fn arguments(seed: u64, kept: Option<&[usize]>) -> String {
     let faults = kept.map_or_else(String::new, |kept| {
         let places: Vec<String> = kept.iter().map(ToString::to_string).collect();
         let places = if places.is_empty() {
@@ -126,7 +147,7 @@ fn replay(seed: u64, kept: Option<&[usize]>) -> String {
         };
         format!(" --faults {places}")
     });
-    format!("cargo run -p postrider-sim -- run --seed {seed}{faults} --trace")
+    format!(" --seed {seed}{faults} --trace")
 }
 
 fn chosen(seed: u64, kept: &[usize]) -> Vec<Fault> {
@@ -189,12 +210,23 @@ mod with_mutation {
     };
 
     use postrider_core::mutation::Mutation;
-    use postrider_sim::mutations::{Line, hunt, shrink_with, story_with};
+    use postrider_sim::mutations::{Line, hunt, shrink_with, story_with, with};
+
+    fn named(name: &str) -> Option<Mutation> {
+        let named = |mutation: &&Mutation| format!("{mutation:?}") == name;
+        let found = Mutation::ALL.iter().find(named).copied();
+        if found.is_none() {
+            println!("there is no mutation {name}; they are {:?}", Mutation::ALL);
+        }
+        found
+    }
+
+    pub(super) fn one(name: &str, run: impl FnOnce() -> ExitCode) -> ExitCode {
+        named(name).map_or(ExitCode::FAILURE, |mutation| with(mutation, run))
+    }
 
     pub(super) fn shrink(seed: u64, name: &str) -> ExitCode {
-        let named = |mutation: &&Mutation| format!("{mutation:?}") == name;
-        let Some(mutation) = Mutation::ALL.iter().find(named).copied() else {
-            println!("there is no mutation {name}; they are {:?}", Mutation::ALL);
+        let Some(mutation) = named(name) else {
             return ExitCode::FAILURE;
         };
         let Some(shrunk) = shrink_with(mutation, seed) else {
@@ -206,6 +238,11 @@ mod with_mutation {
             println!("{line}");
         }
         println!("seed {seed} with {mutation:?}: {}", shrunk.violation);
+        println!(
+            "replay it: cargo run -p postrider-sim --features mutations -- run --mutation \
+             {mutation:?}{}",
+            super::arguments(seed, Some(&shrunk.kept))
+        );
         ExitCode::SUCCESS
     }
 

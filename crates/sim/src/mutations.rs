@@ -32,26 +32,30 @@ impl Drop for Switched {
     }
 }
 
+/// Runs something with a bug switched on, on this thread.
+pub fn with<T>(mutation: Mutation, run: impl FnOnce() -> T) -> T {
+    let _switched = Switched::on(mutation);
+    run()
+}
+
 /// Looks for one bug in the seeds from 0 on.
 #[must_use]
 pub fn hunt(mutation: Mutation, seeds_max: u64) -> Line {
-    let _switched = Switched::on(mutation);
-    let caught = (0..seeds_max).find_map(|seed| Some((seed, run(seed, false).violation?)));
+    let look = || (0..seeds_max).find_map(|seed| Some((seed, run(seed, false).violation?)));
+    let caught = with(mutation, look);
     Line { mutation, caught }
 }
 
 /// A seed of a bug with as few faults as it takes.
 #[must_use]
 pub fn shrink_with(mutation: Mutation, seed: u64) -> Option<Shrunk> {
-    let _switched = Switched::on(mutation);
-    shrink(seed)
+    with(mutation, || shrink(seed))
 }
 
 /// The story of a seed with a bug and some of its faults.
 #[must_use]
 pub fn story_with(mutation: Mutation, seed: u64, kept: &[usize]) -> Vec<String> {
-    let _switched = Switched::on(mutation);
     let all = crate::faults(seed);
     let faults: Vec<_> = kept.iter().map(|index| all[*index]).collect();
-    crate::run_faults(seed, &faults, true).story
+    with(mutation, || crate::run_faults(seed, &faults, true).story)
 }

@@ -16,7 +16,7 @@ use postrider_store::control::ControlPlane;
 use postrider_transport_memory::Options;
 use uuid::Uuid;
 
-use crate::random::Draw;
+use crate::{random::Draw, truth::LifeId};
 
 /// Virtual milliseconds during which the application appends and faults happen.
 pub(crate) const CHAOS_MS: u64 = 4_000;
@@ -42,6 +42,9 @@ pub(crate) struct Plan {
     pub(crate) slow: u64,
     /// Least milliseconds between two reads from the front of a queue that is not empty.
     pub(crate) rescan: u64,
+    /// A rolling upgrade: all workers but the first start as an older version, which cannot serve
+    /// the last destination, and are of the newer one from their next start on.
+    pub(crate) upgrade: bool,
 }
 
 /// A destination and the broker behind it.
@@ -118,7 +121,13 @@ impl Plan {
             appends,
             slow: draw.pick(&[0, 10, 30, 60]),
             rescan: draw.pick(&[100, 100, 600]),
+            upgrade: Draw::of(seed, &[4]).percent(15),
         }
+    }
+
+    /// Whether this life of a worker is of the older version.
+    pub(crate) fn is_older(&self, id: LifeId) -> bool {
+        self.upgrade && !self.exclusive && id.worker > 0 && id.life == 0
     }
 
     pub(crate) fn control(&self, changed: bool) -> ControlPlane {

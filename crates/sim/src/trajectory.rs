@@ -249,6 +249,10 @@ impl Trajectory {
         slot.lives += 1;
         slot.paused = false;
         let running = Running::start(&self.world, id, &self.meters);
+        if self.world.plan.is_older(id) {
+            let mut state = self.world.state();
+            state.coverage.count("relays of an older version", 1);
+        }
         self.world.tell(Some(&running.life), || "starts".to_owned());
         slot.running = Some(running);
     }

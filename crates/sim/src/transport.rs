@@ -50,6 +50,12 @@ impl TransportFactory for Factory {
                 code: "no_such_place",
                 message: destination.destination.name.clone(),
             })?;
+        if self.world.plan.is_older(self.life.id) && place + 1 == places.len() {
+            return Err(Error::Misconfigured {
+                code: "older_version",
+                message: "this version cannot serve it".to_owned(),
+            });
+        }
         Ok(Arc::new(SimTransport {
             inner: Memory::open(&self.world.brokers[place]),
             place,

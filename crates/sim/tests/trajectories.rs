@@ -39,7 +39,10 @@ fn seeds_that_found_something_once() {
     const PASSED_OVER: u64 = 214_386_510_901_563;
     /// A worker crashed and was paused in one quantum, and the pause undid the crash.
     const CRASH_UNDONE: u64 = 2_110_943;
-    for seed in [SPINNING, STALE_READ, PASSED_OVER, CRASH_UNDONE] {
+    /// Two parts of a key, fetched while the other was being prepared, pushed each other out of the
+    /// buffer for ever.
+    const PUSHED_OUT: u64 = 7_013_672;
+    for seed in [SPINNING, STALE_READ, PASSED_OVER, CRASH_UNDONE, PUSHED_OUT] {
         check(seed);
     }
 }

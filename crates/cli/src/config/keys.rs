@@ -125,7 +125,7 @@ pub(crate) const KEYS: &[Key] = &[
             min: 1,
             max: 10_000,
         },
-        Default("1000"),
+        Default("2000"),
         "Deliveries in one attempt at most. 0 is refused: it does not mean no limit.",
     ),
     key(

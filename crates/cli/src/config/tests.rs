@@ -56,7 +56,7 @@ fn refused_below_good(text: &str, expect: &str) {
 #[test]
 fn a_small_file_is_enough() {
     let config = read(GOOD, &[], &[]).unwrap();
-    assert_eq!(config.relay.batch_max, 1000);
+    assert_eq!(config.relay.batch_max, 2000);
     assert_eq!(config.destinations["audit"].lanes, 16);
     assert!(config.routes[0].mandatory);
     assert_eq!(config.admin_listen, "127.0.0.1:7678".parse().ok());
@@ -96,7 +96,7 @@ fn an_unknown_variable_names_the_nearest_one() {
 fn a_wrong_value_says_what_is_right() {
     refused_below_good(
         "[relay]\nbatch_max = 0\n",
-        "[P0004] postrider.toml:22: relay.batch_max must be a whole number from 1 to 10000; it is 0\n  fix: correct it, or leave it out for the default, 1000",
+        "[P0004] postrider.toml:22: relay.batch_max must be a whole number from 1 to 10000; it is 0\n  fix: correct it, or leave it out for the default, 2000",
     );
     refused_below_good(
         "[relay.deadlines]\nlease = 30\n",
@@ -311,7 +311,7 @@ fn show_tells_origins_and_no_secret() {
         line("connections.h.url"),
         "\"https://h/…\" from postrider.toml:23"
     );
-    assert_eq!(line("relay.batch_max"), "1000 from default");
+    assert_eq!(line("relay.batch_max"), "2000 from default");
     assert_eq!(line("destinations.audit.lanes"), "16 from default");
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A machine without I/O: [`Dispatcher::handle`] takes what happened, [`Dispatcher::poll_command`]
 //! says what to do. At most one exchange with the store is under way; it settles what is over,
-//! registers what goes next and fetches what comes after, while a registered batch is being sent.
+//! registers what goes next and fetches what comes after, while a registered batch is being sent
+//! and what the exchange before it fetched is being prepared: read, checked, written as messages.
 //!
 //! It never sends what is not registered (I4), never starts a send that the lease may not cover
 //! (I8), never lets a delivery overtake an earlier one of its key that failed (I15), and never
@@ -10,7 +11,7 @@
 //!
 //! | step | crash before | crash after | recovery sees | converges because |
 //! | --- | --- | --- | --- | --- |
-//! | fetch | nothing happened | nothing is stored | open rows | another session fetches them |
+//! | fetch, prepare | nothing happened | nothing is stored | open rows | another session fetches them |
 //! | register | as before | an open attempt, nothing sent | open attempt of an ended session | unknown by policy: sent again, or looked for |
 //! | send | attempt without a send | attempt with a send | the same | the destination deduplicates, or its consumers' inbox does |
 //! | settle | accepted, not written down | written down | open attempt, or none | the receipt comes again as a duplicate, or by the evidence path |
@@ -96,8 +97,8 @@ impl Config {
     }
 }
 
-/// A due delivery as fetched. `E` is what the sender needs of its event; the machine only
-/// carries it.
+/// A due delivery, fetched and prepared. `E` is what the sender needs of its event; the machine
+/// only carries it.
 #[derive(Clone, Debug)]
 pub struct Candidate<E> {
     pub position: Position,
@@ -112,10 +113,10 @@ pub struct Candidate<E> {
 }
 
 /// The answer to an exchange.
-#[derive(Debug)]
-pub struct Reply<E> {
-    /// In position order.
-    pub fetched: Vec<Candidate<E>>,
+#[derive(Clone, Debug, Default)]
+pub struct Reply {
+    /// In order. If there are any, [`Input::Prepared`] is to follow for them.
+    pub fetched: Vec<Position>,
     pub exhausted: bool,
     pub next_due: Option<Duration>,
 }
@@ -134,9 +135,14 @@ pub enum Input<E> {
     Suspended(bool),
     /// Something may have been appended.
     Doorbell,
-    Exchanged(Reply<E>),
+    Exchanged(Reply),
     /// The exchange failed, or its answer was lost.
     ExchangeFailed,
+    /// What an exchange fetched can be sent now: all of it, in position order. Fetches are
+    /// prepared in the order in which they were answered.
+    Prepared(Vec<Candidate<E>>),
+    /// It cannot be prepared now. It is fetched again.
+    NotPrepared,
     /// What became of members of an attempt, by their index. Together, because what to do next is
     /// worked out once for all of them.
     Answers(AttemptId, Vec<(usize, Outcome)>),
@@ -179,14 +185,44 @@ struct Pending<E> {
     settling: Vec<Arc<[Candidate<E>]>>,
     registering: Option<Batch<E>>,
     started: Instant,
-    /// Keys that failed since it was asked for: what it fetches of them may overtake.
-    failed_keys: BTreeSet<i64>,
-    /// Lanes given up since it was asked for. What it fetched of them is stale even if they are
-    /// held again: another session may have sent it meanwhile.
-    left_lanes: BTreeSet<Lane>,
+    stale: Stale,
     /// When to ask again; `None` while it is being asked.
     repeat_at: Option<Instant>,
     failures: u32,
+}
+
+/// What became stale of a fetch since it was asked for.
+#[derive(Debug, Default)]
+struct Stale {
+    /// Keys of which something failed or was left out, and from where on: what follows there may
+    /// overtake it.
+    keys: BTreeMap<i64, Position>,
+    /// Lanes given up. What was fetched of them is stale even if they are held again: another
+    /// session may have sent it meanwhile.
+    lanes: BTreeSet<Lane>,
+    /// All of it: something that comes before it could not be prepared.
+    all: bool,
+}
+
+impl Stale {
+    fn add_key(&mut self, key: i64, from: Position) {
+        let known = self.keys.entry(key).or_insert(from);
+        *known = from.min(*known);
+    }
+
+    fn contains<E>(&self, candidate: &Candidate<E>) -> bool {
+        let from = self.keys.get(&candidate.key_hash);
+        self.all
+            || from.is_some_and(|from| *from <= candidate.position)
+            || self.lanes.contains(&candidate.lane)
+    }
+}
+
+/// A fetch that was answered and is not prepared yet.
+#[derive(Debug)]
+struct Preparing {
+    positions: Vec<Position>,
+    stale: Stale,
 }
 
 /// The machine. See the module's page.
@@ -211,6 +247,8 @@ pub struct Dispatcher<E> {
     stopping: bool,
     fenced: bool,
     breaker: Breaker,
+    /// In the order in which they were fetched.
+    preparing: VecDeque<Preparing>,
     buffer: Buffer<E>,
     ready: Option<Batch<E>>,
     sending: BTreeMap<AttemptId, Batch<E>>,
@@ -303,6 +341,7 @@ impl<E> Dispatcher<E> {
         Self {
             rng: StdRng::seed_from_u64(config.seed),
             breaker: Breaker::new(config.breaker),
+            preparing: VecDeque::new(),
             buffer: Buffer::default(),
             commands: VecDeque::new(),
             now,
@@ -351,6 +390,8 @@ impl<E> Dispatcher<E> {
             }
             Input::Exchanged(reply) => self.exchanged(now, reply),
             Input::ExchangeFailed => self.exchange_failed(now),
+            Input::Prepared(candidates) => self.prepared(candidates),
+            Input::NotPrepared => self.not_prepared(now),
             Input::Answers(attempt, answers) => {
                 for (index, outcome) in answers {
                     self.answer(now, attempt, index, outcome);
@@ -417,13 +458,25 @@ impl<E> Dispatcher<E> {
             .pending
             .as_ref()
             .is_none_or(|pending| pending.settling.is_empty() && pending.registering.is_none());
-        only_looking && self.is_quiet() && self.buffer.is_empty()
+        only_looking && self.is_quiet() && self.nothing_waits()
     }
 
     /// It has made all the fetches it may, and finished what they brought.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.fetches_spent() && self.is_drained() && self.buffer.is_empty()
+        self.fetches_spent() && self.is_drained() && self.nothing_waits()
+    }
+
+    /// Nothing is fetched that is not registered.
+    fn nothing_waits(&self) -> bool {
+        self.buffer.is_empty() && self.preparing.is_empty()
+    }
+
+    /// What each fetch has lost whose deliveries are not in the buffer yet.
+    fn stale(&mut self) -> impl Iterator<Item = &mut Stale> {
+        let pending = self.pending.iter_mut().map(|pending| &mut pending.stale);
+        let preparing = self.preparing.iter_mut();
+        pending.chain(preparing.map(|preparing| &mut preparing.stale))
     }
 
     /// It has made all the fetches it may.
@@ -473,13 +526,11 @@ impl<E> Dispatcher<E> {
     fn set_lanes(&mut self, lanes: BTreeSet<Lane>) {
         if lanes.iter().any(|lane| !self.lanes.contains(lane)) {
             // New lanes have rows below the position.
-            self.scan.from_front = true;
-            self.scan.idle_until = None;
+            self.start_over();
         }
         self.draining.retain(|lane| lanes.contains(lane));
-        if let Some(pending) = &mut self.pending {
-            pending.left_lanes.extend(self.lanes.difference(&lanes));
-        }
+        let left: BTreeSet<Lane> = self.lanes.difference(&lanes).copied().collect();
+        self.stale().for_each(|stale| stale.lanes.extend(&left));
         self.lanes = lanes;
         self.buffer.keep_lanes(|lane| self.lanes.contains(&lane));
     }
@@ -518,9 +569,7 @@ impl<E> Dispatcher<E> {
         if !drained.is_empty() {
             self.draining.retain(|lane| !drained.contains(lane));
             self.lanes.retain(|lane| !drained.contains(lane));
-            if let Some(pending) = &mut self.pending {
-                pending.left_lanes.extend(&drained);
-            }
+            self.stale().for_each(|stale| stale.lanes.extend(&drained));
             self.commands.push_back(Command::Drained(drained));
         }
     }
@@ -660,8 +709,7 @@ impl<E> Dispatcher<E> {
     fn settle(&mut self, now: Instant, batch: Batch<E>) {
         let (finished, failed) = batch.finish(&self.config, &mut self.rng);
         if failed.rescan {
-            self.scan.from_front = true;
-            self.scan.idle_until = None;
+            self.start_over();
         }
         self.hold_keys(&failed.held_keys);
         // A retry that is due before the next poll must wake the reader.
@@ -681,14 +729,25 @@ impl<E> Dispatcher<E> {
             // down, and then nothing in the store would hold what follows.
             self.scan.from_front = true;
         }
-        if let Some(pending) = &mut self.pending {
-            pending.failed_keys.extend(keys);
-            if let Some(registering) = &mut pending.registering {
-                registering.hold_keys(keys);
-            }
+        let from_the_front = keys.iter().map(|key| (*key, Position::START));
+        self.left_out(&from_the_front.collect());
+        if let Some(pending) = &mut self.pending
+            && let Some(registering) = &mut pending.registering
+        {
+            registering.hold_keys(keys);
         }
         if let Some(ready) = &mut self.ready {
             ready.hold_keys(keys);
+        }
+    }
+
+    /// Nothing of these keys, from these positions on, that was fetched since may go before what was
+    /// left out there.
+    fn left_out(&mut self, keys: &BTreeMap<i64, Position>) {
+        for stale in self.stale() {
+            for (key, from) in keys {
+                stale.add_key(*key, *from);
+            }
         }
     }
 
@@ -697,6 +756,7 @@ impl<E> Dispatcher<E> {
     /// may have committed; evidence handed in twice is kept once.
     fn fence(&mut self) {
         self.fenced = true;
+        self.preparing.clear();
         self.buffer.clear();
         self.ready = None;
         if mutation::on(Mutation::EvidenceDroppedAtFence) {

@@ -1,15 +1,24 @@
 //! What the next exchange is to contain, and what its answer means.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
-    Instant, Lane, Position,
+    Instant, Position,
     breaker::Admission,
     exchange::{Exchange, Fetch, Registration, Unfit},
     mutation::{self, Mutation},
 };
 
-use super::{Batch, Command, Dispatcher, Pending, Reply, STORE_BACKOFF};
+use super::{
+    Batch, Candidate, Command, Dispatcher, Pending, Preparing, Reply, STORE_BACKOFF, Stale,
+};
+
+/// Fetches that may wait to be prepared when another one starts.
+const PREPARING_MAX: usize = 1;
 
 impl<E> Dispatcher<E> {
     /// Asks for an exchange if there is anything to settle, register or fetch, and none is
@@ -66,8 +75,7 @@ impl<E> Dispatcher<E> {
             settling,
             registering,
             started: now,
-            failed_keys: BTreeSet::new(),
-            left_lanes: BTreeSet::new(),
+            stale: Stale::default(),
             repeat_at: None,
             failures: 0,
         });
@@ -137,6 +145,15 @@ impl<E> Dispatcher<E> {
         if self.scan.idle_until.is_some_and(|until| now < until) {
             return None;
         }
+        // Where one of a key may be in flight, what is being prepared says which keys wait.
+        let preparing_max = if self.config.one_per_key {
+            0
+        } else {
+            PREPARING_MAX
+        };
+        if self.preparing.len() > preparing_max {
+            return None;
+        }
         let mut busy_keys = self.busy_keys();
         if self.config.one_per_key {
             let members = registering.iter().flat_map(|batch| batch.members.iter());
@@ -164,6 +181,11 @@ impl<E> Dispatcher<E> {
             .chain(registering)
             .flat_map(|batch| batch.members.iter().map(|member| member.position))
             .chain(self.buffer.positions())
+            .chain(
+                self.preparing
+                    .iter()
+                    .flat_map(|preparing| preparing.positions.iter().copied()),
+            )
             .collect();
         exclude.sort_unstable();
         Some(Fetch {
@@ -176,7 +198,7 @@ impl<E> Dispatcher<E> {
         })
     }
 
-    pub(super) fn exchanged(&mut self, now: Instant, reply: Reply<E>) {
+    pub(super) fn exchanged(&mut self, now: Instant, reply: Reply) {
         let Some(pending) = self.pending.take() else {
             return;
         };
@@ -188,40 +210,70 @@ impl<E> Dispatcher<E> {
             self.ready = Some(batch);
         }
         if let Some(fetch) = &pending.exchange.fetch {
-            let stale = (&pending.failed_keys, &pending.left_lanes);
-            self.fetched(now, pending.started, fetch, stale, reply);
+            self.read_on(now, pending.started, fetch, &reply);
+        }
+        if !reply.fetched.is_empty() {
+            self.preparing.push_back(Preparing {
+                positions: reply.fetched,
+                stale: pending.stale,
+            });
         }
     }
 
-    fn fetched(
-        &mut self,
-        now: Instant,
-        started: Instant,
-        fetch: &Fetch,
-        (failed_keys, left_lanes): (&BTreeSet<i64>, &BTreeSet<Lane>),
-        reply: Reply<E>,
-    ) {
+    /// Moves the reader on by what a fetch found.
+    fn read_on(&mut self, now: Instant, started: Instant, fetch: &Fetch, reply: &Reply) {
         self.scan.fetches += 1;
         if fetch.after == Position::START {
             // Reading from the front walks over dead entries; it may take an eighth of the time.
             let pause = (now.since(started) * 8).max(self.config.rescan);
             self.scan.rescan_at = now + pause;
         }
-        let found = !reply.fetched.is_empty();
         if let Some(last) = reply.fetched.last() {
-            self.scan.after = self.scan.after.max(last.position);
+            self.scan.after = self.scan.after.max(*last);
         }
+        self.scan.poll = if reply.fetched.is_empty() {
+            (self.scan.poll * 2).min(self.config.poll_max)
+        } else {
+            self.config.poll_min
+        };
+        let rang = std::mem::take(&mut self.scan.rang);
+        if reply.exhausted && !rang && !self.scan.from_front {
+            let mut pause = reply
+                .next_due
+                .map_or(self.scan.poll, |due| due.min(self.scan.poll));
+            if fetch.after > Position::START {
+                // Something may have become visible below: do not sleep before having looked.
+                pause = pause
+                    .min(self.scan.rescan_at.since(now))
+                    .max(self.config.poll_min);
+            }
+            if mutation::on(Mutation::PollingLost) {
+                pause = Duration::from_secs(3_600);
+            }
+            self.scan.idle_until = Some(now + pause);
+        } else {
+            self.scan.idle_until = None;
+        }
+    }
+
+    /// Takes into the buffer what may be sent of the oldest fetch that was being prepared.
+    pub(super) fn prepared(&mut self, candidates: Vec<Candidate<E>>) {
+        let Some(preparing) = self.preparing.pop_front() else {
+            return;
+        };
+        let stale = preparing.stale;
         let suspended = self.suspended();
-        // Once one of a key is left out here, so is all that follows it.
+        // Once one of a key is left out here, so is all that follows it; also of what was fetched
+        // since, passing over it because it was in hand.
+        let mut left_out = BTreeMap::new();
         let mut unfit_keys = BTreeSet::new();
-        for candidate in reply.fetched {
+        for candidate in candidates {
             let lane_kept =
                 self.lanes.contains(&candidate.lane) && !self.draining.contains(&candidate.lane);
-            if suspended
-                || failed_keys.contains(&candidate.key_hash)
-                || left_lanes.contains(&candidate.lane)
-            {
-                self.scan.from_front = true;
+            if suspended || stale.contains(&candidate) {
+                left_out
+                    .entry(candidate.key_hash)
+                    .or_insert(candidate.position);
             } else if lane_kept && !unfit_keys.contains(&candidate.key_hash) {
                 match candidate.unfit {
                     None if self.config.one_per_key => {
@@ -242,30 +294,31 @@ impl<E> Dispatcher<E> {
                 }
             }
         }
-        self.hold_keys(&unfit_keys);
-        self.scan.poll = if found {
-            self.config.poll_min
-        } else {
-            (self.scan.poll * 2).min(self.config.poll_max)
-        };
-        let rang = std::mem::take(&mut self.scan.rang);
-        if reply.exhausted && !rang && !self.scan.from_front {
-            let mut pause = reply
-                .next_due
-                .map_or(self.scan.poll, |due| due.min(self.scan.poll));
-            if fetch.after > Position::START {
-                // Something may have become visible below: do not sleep before having looked.
-                pause = pause
-                    .min(self.scan.rescan_at.since(now))
-                    .max(self.config.poll_min);
-            }
-            if mutation::on(Mutation::PollingLost) {
-                pause = Duration::from_secs(3_600);
-            }
-            self.scan.idle_until = Some(now + pause);
-        } else {
+        if !left_out.is_empty() {
+            self.start_over();
+            self.left_out(&left_out);
+        }
+        if !unfit_keys.is_empty() {
+            // What stands before it in the buffer may be of its key, and is fetched again.
+            self.hold_keys(&unfit_keys);
             self.scan.idle_until = None;
         }
+    }
+
+    /// Gives up the oldest fetch that was being prepared, and whatever was fetched behind it.
+    pub(super) fn not_prepared(&mut self, now: Instant) {
+        if self.preparing.pop_front().is_none() {
+            return;
+        }
+        self.stale().for_each(|stale| stale.all = true);
+        self.scan.from_front = true;
+        self.scan.idle_until = Some(now + STORE_BACKOFF.ceiling(1));
+    }
+
+    /// The reader goes back for what it passed over, at once.
+    pub(super) fn start_over(&mut self) {
+        self.scan.from_front = true;
+        self.scan.idle_until = None;
     }
 
     pub(super) fn exchange_failed(&mut self, now: Instant) {

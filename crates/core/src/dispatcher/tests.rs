@@ -4,6 +4,7 @@ use postrider_contract::destination::OnUnknown;
 use uuid::Uuid;
 
 use super::*;
+use crate::exchange::Fetch;
 
 fn config() -> Config {
     let backoff = Backoff {
@@ -52,6 +53,22 @@ const SILENT: Outcome = Outcome::Unknown {
     detail: String::new(),
 };
 
+/// Each of a key of its own.
+fn candidates(positions: &[Position]) -> Vec<Candidate<()>> {
+    positions
+        .iter()
+        .map(|position| Candidate {
+            position: *position,
+            lane: Lane(0),
+            key_hash: position.0,
+            attempts: 0,
+            bytes: 2,
+            unfit: None,
+            event: (),
+        })
+        .collect()
+}
+
 /// A machine that plays its store: deliveries of as many keys, all due.
 struct World {
     machine: Dispatcher<()>,
@@ -65,9 +82,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(config())
+    }
+
+    fn with(config: Config) -> Self {
         let now = Instant(1_000_000);
         let mut world = Self {
-            machine: Dispatcher::new(config(), now),
+            machine: Dispatcher::new(config, now),
             now,
             exchange: None,
             sends: Vec::new(),
@@ -102,25 +123,22 @@ impl World {
     fn answer_exchange(&mut self) {
         let exchange = self.exchange.take().expect("an exchange is under way");
         self.suspended |= exchange.suspend.is_some();
-        let fetched = match &exchange.fetch {
+        let fetched: Vec<Position> = match &exchange.fetch {
             Some(fetch) if !self.suspended => (1..=5)
-                .map(|n| Candidate {
-                    position: Position(n),
-                    lane: Lane(0),
-                    key_hash: n,
-                    attempts: 0,
-                    bytes: 2,
-                    unfit: None,
-                    event: (),
-                })
-                .filter(|candidate| {
-                    candidate.position > fetch.after && !fetch.exclude.contains(&candidate.position)
-                })
+                .map(Position)
+                .filter(|position| *position > fetch.after && !fetch.exclude.contains(position))
                 .collect(),
             Some(_) | None => Vec::new(),
         };
+        self.reply(&fetched);
+        if !fetched.is_empty() {
+            self.handle(Input::Prepared(candidates(&fetched)));
+        }
+    }
+
+    fn reply(&mut self, fetched: &[Position]) {
         self.handle(Input::Exchanged(Reply {
-            fetched,
+            fetched: fetched.to_vec(),
             exhausted: true,
             next_due: None,
         }));
@@ -188,7 +206,6 @@ fn a_heartbeat_from_before_a_suspension_does_not_undo_it() {
 #[test]
 fn a_suspension_whose_answer_is_lost_stays_until_it_is_written() {
     let mut world = suspending();
-    world.exchange = None;
     world.handle(Input::ExchangeFailed);
     for _ in 0..5 {
         world.beat();
@@ -267,4 +284,156 @@ fn a_session_told_of_a_suspension_forgets_what_it_fetched_and_tries_alone_again(
     world.handle(Input::Suspended(false));
     world.settle();
     assert_eq!(world.sends[before].1, 1, "it may still want no more");
+}
+
+/// A machine that keeps the order of what is sent, so that it reads ahead while it prepares. It has
+/// sent once, and looks for more.
+fn reading_ahead() -> World {
+    let mut world = World::with(Config {
+        one_per_key: false,
+        batch_max: 2,
+        ..config()
+    });
+    world.fetched(&[1]);
+    world.handle(Input::Prepared(of_key(1, &[1])));
+    world.fetched(&[]);
+    assert_eq!(world.registered(), [1]);
+    world.fetched(&[]);
+    world.answer(&REFUSED);
+    world.sends.clear();
+    world.look();
+    world
+}
+
+fn of_key(key: i64, positions: &[i64]) -> Vec<Candidate<()>> {
+    let positions: Vec<Position> = positions.iter().copied().map(Position).collect();
+    let mut all = candidates(&positions);
+    all.iter_mut()
+        .for_each(|candidate| candidate.key_hash = key);
+    all
+}
+
+impl World {
+    /// Lets it ask until it fetches.
+    fn look(&mut self) {
+        while self
+            .exchange
+            .as_ref()
+            .is_none_or(|exchange| exchange.fetch.is_none())
+        {
+            if self.exchange.is_some() {
+                self.fetched(&[]);
+            }
+            self.beat();
+            self.now = self.now + Duration::from_secs(2);
+            self.handle(Input::Tick);
+        }
+    }
+
+    fn fetch(&self) -> Fetch {
+        let exchange = self.exchange.as_ref().expect("an exchange is under way");
+        exchange.fetch.clone().expect("it fetches")
+    }
+
+    fn fetched(&mut self, positions: &[i64]) {
+        self.exchange = None;
+        self.handle(Input::Exchanged(Reply {
+            fetched: positions.iter().copied().map(Position).collect(),
+            exhausted: positions.is_empty(),
+            next_due: None,
+        }));
+    }
+
+    /// What the exchange under way registers.
+    fn registered(&mut self) -> Vec<i64> {
+        let exchange = self.exchange.as_ref();
+        let registered = exchange.and_then(|exchange| exchange.register.first());
+        let members = registered
+            .iter()
+            .flat_map(|registration| &registration.members);
+        members.map(|member| member.0).collect()
+    }
+}
+
+#[test]
+fn it_reads_on_while_it_prepares_and_not_the_same_again() {
+    let mut world = reading_ahead();
+    world.fetched(&[11, 12]);
+    assert_eq!(world.fetch().exclude, [Position(11), Position(12)]);
+    world.fetched(&[13, 14]);
+    assert!(world.exchange.is_none(), "two fetches wait already");
+    world.handle(Input::Prepared(of_key(7, &[11, 12])));
+    assert_eq!(world.registered(), [11, 12]);
+}
+
+#[test]
+fn what_fails_while_a_fetch_is_prepared_holds_its_key_there_too() {
+    let mut world = reading_ahead();
+    world.fetched(&[11]);
+    world.fetched(&[]);
+    world.handle(Input::Prepared(of_key(7, &[11])));
+    assert_eq!(world.registered(), [11]);
+    world.fetched(&[12]);
+    let unknown = Outcome::Unknown {
+        code: "ack_timeout",
+        detail: String::new(),
+    };
+    world.answer(&unknown);
+    world.handle(Input::Prepared(of_key(7, &[12])));
+    world.fetched(&[]);
+    assert_eq!(world.registered(), [] as [i64; 0], "12 would overtake 11");
+}
+
+/// What is in hand is passed over by the next read; here it is not taken after all.
+#[test]
+fn nothing_overtakes_what_was_passed_over_and_left_out() {
+    let mut world = reading_ahead();
+    world.fetched(&[12]);
+    let lanes = world.machine.lanes.clone();
+    world.handle(Input::Lanes(BTreeSet::new()));
+    world.handle(Input::Lanes(lanes));
+    world.fetched(&[]);
+    world.look();
+    assert_eq!(world.fetch().exclude, [Position(12)]);
+    world.handle(Input::Prepared(of_key(7, &[12])));
+    world.fetched(&[13]);
+    world.handle(Input::Prepared(of_key(7, &[13])));
+    assert_eq!(world.registered(), [] as [i64; 0], "13 would overtake 12");
+}
+
+/// The two parts of a key must not push each other out for ever.
+#[test]
+fn what_was_left_out_is_taken_though_what_follows_it_was_left_out_too() {
+    let mut world = reading_ahead();
+    world.fetched(&[12]);
+    let lanes = world.machine.lanes.clone();
+    world.handle(Input::Lanes(BTreeSet::new()));
+    world.handle(Input::Lanes(lanes));
+    world.fetched(&[]);
+    world.look();
+    world.handle(Input::Prepared(of_key(7, &[12])));
+    world.fetched(&[13]);
+    assert_eq!(world.fetch().after, Position::START);
+    assert_eq!(world.fetch().exclude, [Position(13)]);
+    world.handle(Input::Prepared(of_key(7, &[13])));
+    world.fetched(&[12]);
+    world.handle(Input::Prepared(of_key(7, &[12])));
+    world.fetched(&[]);
+    assert_eq!(world.registered(), [12]);
+}
+
+#[test]
+fn what_cannot_be_prepared_is_read_again_with_all_that_was_read_behind_it() {
+    let mut world = reading_ahead();
+    world.fetched(&[11]);
+    world.fetched(&[12]);
+    world.handle(Input::NotPrepared);
+    world.handle(Input::Prepared(of_key(7, &[12])));
+    assert_eq!(world.registered(), [] as [i64; 0]);
+    world.look();
+    assert_eq!(world.fetch().after, Position::START);
+    world.fetched(&[11, 12]);
+    world.handle(Input::Prepared(of_key(7, &[11, 12])));
+    world.fetched(&[]);
+    assert_eq!(world.registered(), [11, 12]);
 }
