@@ -42,7 +42,17 @@ fn seeds_that_found_something_once() {
     /// Two parts of a key, fetched while the other was being prepared, pushed each other out of the
     /// buffer for ever.
     const PUSHED_OUT: u64 = 7_013_672;
-    for seed in [SPINNING, STALE_READ, PASSED_OVER, CRASH_UNDONE, PUSHED_OUT] {
+    /// The delivery that was to probe a broken destination was given back unsent, and the breaker
+    /// waited for its answer for ever.
+    const PROBE_UNSENT: u64 = 9_106_098;
+    for seed in [
+        SPINNING,
+        STALE_READ,
+        PASSED_OVER,
+        CRASH_UNDONE,
+        PUSHED_OUT,
+        PROBE_UNSENT,
+    ] {
         check(seed);
     }
 }

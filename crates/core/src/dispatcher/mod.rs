@@ -699,14 +699,14 @@ impl<E> Dispatcher<E> {
             self.breaker.outage(now, cause, &mut self.rng);
         }
         self.tried = !self.suspended();
-        if batch.probe {
-            self.breaker.probe_unsent(now);
-        }
         self.settle(now, batch);
     }
 
     /// Works out what each member becomes, and keeps the keys of those that failed in order.
     fn settle(&mut self, now: Instant, batch: Batch<E>) {
+        if batch.probe {
+            self.breaker.probe_unsent(now);
+        }
         let (finished, failed) = batch.finish(&self.config, &mut self.rng);
         if failed.rescan {
             self.start_over();

@@ -437,3 +437,38 @@ fn what_cannot_be_prepared_is_read_again_with_all_that_was_read_behind_it() {
     world.fetched(&[]);
     assert_eq!(world.registered(), [11, 12]);
 }
+
+/// The one delivery that an open breaker lets through is given back, because of what is found
+/// wrong behind it meanwhile.
+#[test]
+fn a_probe_that_is_not_sent_after_all_does_not_keep_the_breaker_waiting() {
+    let mut world = reading_ahead();
+    let down = Outcome::Retryable {
+        class: Class::Outage,
+        code: "connect_failed",
+        detail: String::new(),
+        retry_after: None,
+    };
+    world.fetched(&[11]);
+    world.handle(Input::Prepared(of_key(7, &[11])));
+    world.fetched(&[]);
+    world.fetched(&[]);
+    world.answer(&down);
+    world.sends.clear();
+    world.look();
+    world.fetched(&[11]);
+    world.fetched(&[12]);
+    world.handle(Input::Prepared(of_key(7, &[11])));
+    assert_eq!(world.registered(), [11]);
+    let mut unfit = of_key(7, &[12]);
+    unfit[0].unfit = Some(("schema_violation", String::new()));
+    world.handle(Input::Prepared(unfit));
+    world.fetched(&[]);
+    assert!(world.sends.is_empty());
+    world.look();
+    world.fetched(&[11]);
+    world.handle(Input::Prepared(of_key(7, &[11])));
+    world.fetched(&[]);
+    world.fetched(&[]);
+    assert_eq!(world.sends.len(), 1);
+}
