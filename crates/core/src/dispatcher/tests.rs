@@ -316,18 +316,18 @@ fn of_key(key: i64, positions: &[i64]) -> Vec<Candidate<()>> {
 impl World {
     /// Lets it ask until it fetches.
     fn look(&mut self) {
-        while self
-            .exchange
-            .as_ref()
-            .is_none_or(|exchange| exchange.fetch.is_none())
-        {
-            if self.exchange.is_some() {
+        for _ in 0..20 {
+            if let Some(exchange) = &self.exchange {
+                if exchange.fetch.is_some() {
+                    return;
+                }
                 self.fetched(&[]);
             }
             self.beat();
             self.now = self.now + Duration::from_secs(2);
             self.handle(Input::Tick);
         }
+        panic!("it does not look at the queue any more");
     }
 
     fn fetch(&self) -> Fetch {
