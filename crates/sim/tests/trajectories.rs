@@ -45,7 +45,11 @@ fn seeds_that_found_something_once() {
     /// The delivery that was to probe a broken destination was given back unsent, and the breaker
     /// waited for its answer for ever.
     const PROBE_UNSENT: u64 = 9_106_098;
+    /// A read was under way while a suspension emptied the buffer that it had passed over, and the
+    /// destination was resumed before it came back.
+    const READ_PAST: u64 = 20_263_691;
     for seed in [
+        READ_PAST,
         SPINNING,
         STALE_READ,
         PASSED_OVER,

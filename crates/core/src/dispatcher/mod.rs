@@ -200,7 +200,7 @@ struct Stale {
     /// Lanes given up. What was fetched of them is stale even if they are held again: another
     /// session may have sent it meanwhile.
     lanes: BTreeSet<Lane>,
-    /// All of it: something that comes before it could not be prepared.
+    /// All of it: something that comes before it was given up.
     all: bool,
 }
 
@@ -520,6 +520,8 @@ impl<E> Dispatcher<E> {
         if !self.buffer.is_empty() {
             self.buffer.clear();
             self.scan.from_front = true;
+            // What is on its way was read past what was in the buffer.
+            self.stale().for_each(|stale| stale.all = true);
         }
     }
 

@@ -472,3 +472,16 @@ fn a_probe_that_is_not_sent_after_all_does_not_keep_the_breaker_waiting() {
     world.fetched(&[]);
     assert_eq!(world.sends.len(), 1);
 }
+
+#[test]
+fn what_was_read_past_the_buffer_before_a_suspension_is_read_again() {
+    let mut world = reading_ahead();
+    world.fetched(&[11]);
+    world.handle(Input::Prepared(of_key(7, &[11])));
+    assert_eq!(world.fetch().exclude, [Position(11)]);
+    world.handle(Input::Suspended(true));
+    world.handle(Input::Suspended(false));
+    world.fetched(&[12]);
+    world.handle(Input::Prepared(of_key(7, &[12])));
+    assert_eq!(world.registered(), [] as [i64; 0], "12 would overtake 11");
+}
