@@ -96,8 +96,11 @@ pub struct Registration {
 /// quarantined.
 ///
 /// An earlier delivery of its key that failed before and is due again holds it too when this
-/// scan cannot return it: its position is at or below `after` and not in `exclude`. Otherwise a
-/// scan that started above a retry would overtake it the moment the retry falls due. A replayed
+/// scan cannot return it: its position is at or below `after`. Otherwise a scan that started above
+/// a retry would overtake it the moment the retry falls due. A pending delivery in `exclude` holds
+/// nothing: it is in the caller's hands, and what is read now goes behind it, even where a clock
+/// that stepped back makes it wait again. Were it held instead, the scan would pass over it and
+/// bring what lies above as soon as the first one is settled. A replayed
 /// delivery, and one whose session was lost, count as failed before. When evidence closes a
 /// delivery that had failed, was unknown or quarantined, or when it quarantines one, the next open
 /// delivery of that key counts as failed before from then on, so that a tail released by

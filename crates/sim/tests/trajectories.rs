@@ -48,7 +48,11 @@ fn seeds_that_found_something_once() {
     /// A read was under way while a suspension emptied the buffer that it had passed over, and the
     /// destination was resumed before it came back.
     const READ_PAST: u64 = 20_263_691;
+    /// A retry was in hand when the database's clock stepped back: its key was passed over as
+    /// waiting, and the end of it sent first.
+    const WAITS_IN_HAND: u64 = 20_015_455;
     for seed in [
+        WAITS_IN_HAND,
         READ_PAST,
         SPINNING,
         STALE_READ,

@@ -5,7 +5,8 @@
 --
 -- Reads the primary key upwards from `after` and stops at the limit; the hold asks the partial
 -- index of exceptions, which is empty where all is well. An earlier delivery of the key that is
--- due holds too if this scan does not reach it: below `after` and not in the caller's hands.
+-- due holds too if this scan does not reach it, below `after`. What is in the caller's hands holds
+-- nothing, even where it waits again because a clock stepped back.
 -- The window sums up what the narrow rows know of the payloads, so that events cut off by
 -- bytes_max are never read.
 --
@@ -49,11 +50,9 @@ due as materialized (
                 and (
                     h.state = 1
                     or h.state = 2 and (select quarantine_holds from setting)
-                    or h.state = 0 and (
-                        h.available_at > (select at from moment)
-                        or h.position <= $3::bigint
-                            and not ((select excluded from asked) @> h.position)
-                    )
+                    or h.state = 0
+                        and (h.available_at > (select at from moment) or h.position <= $3::bigint)
+                        and not ((select excluded from asked) @> h.position)
                 )
         ))
     order by d.position

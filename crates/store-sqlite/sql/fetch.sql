@@ -23,9 +23,10 @@ WHERE d.destination_id = ?1
             AND h.position < d.position
             AND h.waited = 1
             AND CASE h.state
-                -- Waits for its retry; or is due again, and below this scan.
-                WHEN 0 THEN h.available_at > ?2
-                    OR (h.position <= ?3 AND h.position NOT IN (SELECT value FROM json_each(?5)))
+                -- Waits for its retry; or is due again, and below this scan. Not if the caller has
+                -- it in hand, whatever a clock that stepped back says.
+                WHEN 0 THEN (h.available_at > ?2 OR h.position <= ?3)
+                    AND h.position NOT IN (SELECT value FROM json_each(?5))
                 WHEN 1 THEN TRUE
                 ELSE ?8
             END

@@ -38,11 +38,11 @@ impl Model {
         for (position, open) in self.open_at(destination) {
             let held = by_key && held_keys.contains(&open.key_hash);
             let excluded = fetch.exclude.binary_search(&position).is_ok();
-            let passed_over = open.waited
-                && open.state == OpenState::Pending
-                && position <= fetch.after
-                && !excluded;
-            if holds(open, &registered.destination, now) || passed_over {
+            let pending = open.state == OpenState::Pending;
+            let passed_over = open.waited && pending && position <= fetch.after;
+            // The caller has it in hand, and keeps what follows behind it.
+            let in_hand = pending && excluded;
+            if !in_hand && (holds(open, &registered.destination, now) || passed_over) {
                 held_keys.insert(open.key_hash);
             }
             let is_due = open.state == OpenState::Pending
