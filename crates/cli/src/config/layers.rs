@@ -346,7 +346,11 @@ fn plain(segments: &[&str]) -> Path {
 }
 
 fn bad_value(origin: &Origin, path: &Path, key: &keys::Key, found: &str) -> Fault {
+    let is_shown_to_all = [value::ON_COMMAND_LINE, value::URL_ON_COMMAND_LINE].contains(&found);
     let fix = match key.need {
+        Need::Default(_) | Need::Required | Need::Optional if is_shown_to_all => {
+            format!("set {} instead", variable(key.pattern))
+        }
         Need::Default(default) if !default.is_empty() => {
             format!("correct it, or leave it out for the default, {default}")
         }

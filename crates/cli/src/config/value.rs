@@ -160,9 +160,9 @@ pub(crate) fn from_text(kind: Kind, text: &str, variable: Option<&str>) -> Resul
     }
 }
 
-const ON_COMMAND_LINE: &str =
+pub(crate) const ON_COMMAND_LINE: &str =
     "the secret itself, and every user of this machine can read a command line";
-const URL_ON_COMMAND_LINE: &str =
+pub(crate) const URL_ON_COMMAND_LINE: &str =
     "a URL with a secret in it, and every user of this machine can read a command line";
 
 fn inline(kind: Kind, text: &str) -> Result<Value, String> {
