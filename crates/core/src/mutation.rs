@@ -66,6 +66,10 @@ pub enum Mutation {
     FailedExchangeForgotten,
     /// Nothing waits behind a failed delivery of its key.
     RetryOvertaken,
+    /// What became stale while it was read or prepared is sent all the same.
+    StaleKept,
+    /// What was read behind something that was left out goes before it.
+    LeftOutOvertaken,
     /// The reader never goes back to the front: a position that appears late is never read.
     NeverFromTheFront,
     /// An empty queue is not looked at again.
@@ -76,7 +80,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::FenceSkipped,
         Self::HeartbeatRevives,
         Self::SlotTakenTwice,
@@ -106,6 +110,8 @@ impl Mutation {
         Self::EvidenceDroppedAtFence,
         Self::FailedExchangeForgotten,
         Self::RetryOvertaken,
+        Self::StaleKept,
+        Self::LeftOutOvertaken,
         Self::NeverFromTheFront,
         Self::PollingLost,
         Self::LanesNotDrained,

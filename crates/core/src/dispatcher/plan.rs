@@ -270,7 +270,8 @@ impl<E> Dispatcher<E> {
         for candidate in candidates {
             let lane_kept =
                 self.lanes.contains(&candidate.lane) && !self.draining.contains(&candidate.lane);
-            if suspended || stale.contains(&candidate) {
+            let is_stale = stale.contains(&candidate) && !mutation::on(Mutation::StaleKept);
+            if suspended || is_stale {
                 left_out
                     .entry(candidate.key_hash)
                     .or_insert(candidate.position);
@@ -296,7 +297,9 @@ impl<E> Dispatcher<E> {
         }
         if !left_out.is_empty() {
             self.start_over();
-            self.left_out(&left_out);
+            if !mutation::on(Mutation::LeftOutOvertaken) {
+                self.left_out(&left_out);
+            }
         }
         if !unfit_keys.is_empty() {
             // What stands before it in the buffer may be of its key, and is fetched again.
