@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postrider_core::{DestinationId, Lane, SessionId};
+use postrider_core::{DestinationId, Lane, SessionId, outcome::bounded_detail};
 use postrider_store::{
     OpenError, SessionError, StoreError,
     sessions::{BreakerReport, NewSession, Recovered, Share},
@@ -270,7 +270,7 @@ async fn beat(
         .collect();
     let details: Vec<String> = breakers
         .iter()
-        .map(|b| open(b).map_or(String::new(), |open| open.detail))
+        .map(|b| open(b).map_or(String::new(), |open| bounded_detail(&open.detail)))
         .collect();
     let probes: Vec<i64> = breakers
         .iter()

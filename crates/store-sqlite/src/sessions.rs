@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider_contract::Timestamp;
-use postrider_core::{DestinationId, Lane, Position, SessionId};
+use postrider_core::{DestinationId, Lane, Position, SessionId, outcome::bounded_detail};
 use postrider_store::{
     OpenError, SessionError,
     clock::later,
@@ -116,7 +116,7 @@ pub(crate) fn heartbeat(
                     id,
                     micros,
                     open.code,
-                    open.detail,
+                    bounded_detail(&open.detail),
                     later(now, open.next_probe_in).unix_micros(),
                     open.refused,
                 ],

@@ -6,8 +6,9 @@ use postrider_contract::{EventId, Receipt};
 use postrider_core::{AttemptId, Position, delivery::State};
 use postrider_store::{
     ExchangeError, StoreError,
-    dispatch::{Registration, Settled, Settlement, Unfit},
+    dispatch::{Registration, Settled, SettledAs, Settlement, Suspend, Unfit},
     inspect::{DeliveryFilter, ReplaySelection},
+    sessions::{BreakerReport, OpenBreaker},
 };
 use uuid::Uuid;
 
@@ -131,7 +132,7 @@ pub async fn receipts_of_every_kind_come_back_as_they_were<H: StoreHarness>() {
         .zip(&kinds)
         .map(|(appended, receipt)| Settled {
             position: appended.position,
-            next: postrider_store::dispatch::SettledAs::Acknowledged(receipt.clone()),
+            next: SettledAs::Acknowledged(receipt.clone()),
         });
     worker
         .attempt(world.destinations[0], members.collect())
@@ -299,7 +300,7 @@ pub async fn the_publish_slot_is_won_once<H: StoreHarness>() {
     let with = |sequence| {
         vec![Settled {
             position: appended.position,
-            next: postrider_store::dispatch::SettledAs::Acknowledged(receipt(sequence)),
+            next: SettledAs::Acknowledged(receipt(sequence)),
         }]
     };
     assert_eq!(worker.settle(alpha, second, with(8)).await.duplicates, 0);
@@ -618,4 +619,88 @@ pub(super) async fn everything<H: StoreHarness>(
         all.push(world.event(id).await);
     }
     all
+}
+
+/// What a destination said may hold anything, and the exchange that writes it down carries the
+/// outcomes of others too.
+pub async fn jsn_1_a_nul_in_an_error_text_stops_nothing<H: StoreHarness>() {
+    let world = World::<H>::new().await;
+    let alpha = world.destinations[0];
+    let sent = world.append_keys(&["a", "b", "c", "d", "e"]).await;
+    let worker = world.worker().await;
+    let said = || "no\0thanks".to_owned();
+    let shown = "no thanks";
+    let settled = |position, next| Settled { position, next };
+    let members = vec![
+        settled(
+            sent[0],
+            SettledAs::Retry {
+                attempts: 1,
+                delay: LEASE,
+                code: "refused",
+                detail: said(),
+            },
+        ),
+        settled(
+            sent[1],
+            SettledAs::Unknown {
+                code: "deadline",
+                detail: said(),
+            },
+        ),
+        settled(
+            sent[2],
+            SettledAs::Quarantined {
+                attempts: 1,
+                code: "rejected",
+                detail: said(),
+            },
+        ),
+        acknowledged(sent[3]),
+    ];
+    let attempt = worker.register(alpha, &sent[..4]).await;
+    let mut exchange = worker.exchange(alpha);
+    exchange.settle = vec![Settlement { attempt, members }];
+    exchange.quarantine = vec![Unfit {
+        position: sent[4],
+        code: "unfit",
+        detail: said(),
+    }];
+    exchange.suspend = Some(Suspend {
+        code: "gone",
+        detail: said(),
+    });
+    worker.run(&exchange).await;
+    let report = BreakerReport {
+        destination: alpha,
+        open: Some(OpenBreaker {
+            code: "refused".to_owned(),
+            refused: false,
+            detail: said(),
+            next_probe_in: LEASE,
+        }),
+    };
+    let beat = world
+        .store
+        .heartbeat(worker.session, LEASE, &[report])
+        .await;
+    beat.unwrap();
+
+    let filter = DeliveryFilter::default();
+    let page = world.store.deliveries(&filter, None, 10).await.unwrap();
+    let open: Vec<_> = page.rows.iter().map(|row| row.position).collect();
+    assert_eq!(open, [sent[0], sent[1], sent[2], sent[4]]);
+    for row in &page.rows[..3] {
+        let delivery = world.delivery(row.event_id, 0).await;
+        assert_eq!(delivery.attempts[0].detail.as_deref(), Some(shown));
+    }
+    let selection = ReplaySelection::default();
+    let page = world.store.quarantined(&selection, None, 10).await.unwrap();
+    let details: Vec<_> = page.rows.iter().map(|row| &row.reason.detail).collect();
+    assert_eq!(details, [shown, shown]);
+    let registry = world.store.registry().await.unwrap();
+    let suspended = registry.destinations[0].suspended.clone().unwrap();
+    assert_eq!(suspended.detail, shown);
+    let breaker = world.store.backlog().await.unwrap().remove(0).breaker;
+    assert_eq!(breaker.unwrap().detail, shown);
 }

@@ -91,6 +91,7 @@ macro_rules! store_suite {
                 an_outcome_does_not_reopen_what_was_closed,
                 an_acknowledgement_closes_what_another_outcome_left_open,
                 outcomes_at_one_destination_touch_no_other,
+                jsn_1_a_nul_in_an_error_text_stops_nothing,
             ];
             fetch: [
                 due_deliveries_come_in_position_order,

@@ -7,6 +7,7 @@ use postrider_contract::{Timestamp, destination::OnUnknown};
 use postrider_core::{
     AttemptId, DestinationId, Lane, Position, SessionId,
     mutation::{self, Mutation},
+    outcome::bounded_detail,
 };
 use postrider_store::{
     OpenError, SessionError,
@@ -122,7 +123,7 @@ impl Model {
                 session: id,
                 since,
                 code: open.code.clone(),
-                detail: open.detail.clone(),
+                detail: bounded_detail(&open.detail),
                 next_probe_at: later(now, open.next_probe_in),
                 refused: open.refused,
             },
