@@ -36,6 +36,7 @@ pub(crate) struct Read {
     destinations: BTreeMap<String, Figures>,
     sessions_live: u64,
     old_rows: Option<OldRows>,
+    log_bytes: Option<u64>,
 }
 
 /// Sessions looked at; more than this many live workers are counted as this many.
@@ -53,6 +54,7 @@ pub(crate) async fn read(store: &Arc<dyn Store>) -> Result<Read, StoreError> {
     let mut read = Read {
         sessions_live: u64::try_from(live).unwrap_or(u64::MAX),
         old_rows: store.old_rows().await?,
+        log_bytes: store.log_bytes().await?,
         ..Read::default()
     };
     for registered in &registry.destinations {
@@ -170,6 +172,16 @@ fn register(registry: &mut Registry, read: &Read) {
     let sessions: Gauge = Gauge::default();
     sessions.set(i64::try_from(read.sessions_live).unwrap_or(i64::MAX));
     registry.register("sessions_live", "Workers with a live session", sessions);
+    if let Some(bytes) = read.log_bytes {
+        let log: Gauge = Gauge::default();
+        log.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        registry.register_with_unit(
+            "write_ahead_log",
+            "Size of the log that an open reader of any program keeps from shrinking",
+            Unit::Bytes,
+            log,
+        );
+    }
 }
 
 #[cfg(test)]
@@ -191,6 +203,7 @@ mod tests {
                 holder: None,
                 all_seen: true,
             }),
+            log_bytes: Some(4096),
         };
         let text = encode(Some(read));
         assert!(
@@ -201,6 +214,7 @@ mod tests {
         assert!(text.contains("postrider_sessions_live 2"));
         assert!(text.contains("postrider_dead_rows 9"));
         assert!(text.contains("postrider_oldest_snapshot_age_seconds 0.0"));
+        assert!(text.contains("postrider_write_ahead_log_bytes 4096"));
         assert!(text.ends_with("# EOF\n"));
     }
 

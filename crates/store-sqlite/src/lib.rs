@@ -311,6 +311,10 @@ impl Store for SqliteStore {
         Ok(None)
     }
 
+    async fn log_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.wal_bytes().map(Some)
+    }
+
     async fn backlog(&self) -> Result<Vec<Backlog>, StoreError> {
         self.read(inspect::backlog).await
     }

@@ -137,6 +137,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// (or it was found not to ring), poll instead.
     async fn listen(&self) -> Result<Option<Box<dyn Listener>>, StoreError>;
 
+    /// Size of the write-ahead log beside the database, which grows for as long as some reader, of
+    /// any program, keeps a transaction open. `None`: readers keep nothing of that kind here.
+    async fn log_bytes(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
     /// Backlog figures per destination, each bounded in cost.
     async fn backlog(&self) -> Result<Vec<Backlog>, StoreError>;
 

@@ -36,6 +36,10 @@ const TRANSACTIONS_MANY: u64 = 1_000_000;
 /// The newest sessions, among which those that live are looked for.
 const SESSIONS_MAX: u32 = 1_000;
 
+/// A write-ahead log over this many bytes is kept by a reader that does not end. SQLite's is cut
+/// back to a quarter of it whenever nobody reads.
+const LOG_BYTES_MANY: u64 = 64 << 20;
+
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
@@ -114,7 +118,7 @@ pub(super) async fn run(format: Format, config: Arc<Config>, out: &mut dyn Write
         Ok(opened) => {
             checks.push(Check::new(
                 format!("database {}", store::shown(&config)),
-                Vec::new(),
+                log(&opened).await?,
             ));
             Some(opened)
         }
@@ -192,6 +196,24 @@ fn snapshots(rows: &OldRows) -> Check {
         });
     }
     Check::new("snapshots", found)
+}
+
+/// The log that an open reader keeps from shrinking.
+async fn log(store: &Arc<dyn Store>) -> Result<Vec<Found>, Failure> {
+    let bytes = store.log_bytes().await.map_err(failed)?;
+    let many = bytes.filter(|bytes| *bytes > LOG_BYTES_MANY);
+    Ok(many
+        .map(|bytes| Found {
+            code: "log_large".to_owned(),
+            severity: "warning",
+            message: format!(
+                "the write-ahead log has {bytes} bytes: some program keeps a read transaction \
+                 open; end it, then `postrider maintain` empties the log"
+            ),
+            fault: None,
+        })
+        .into_iter()
+        .collect())
 }
 
 /// The registry against the file.
