@@ -57,7 +57,7 @@ impl PostgresStore {
             Ok(None) | Err(_) => {
                 tracing::warn!(
                     "the doorbell does not ring here (a pooler in transaction mode?), so new events \
-                     are found by polling; set the doorbell address to one past the pooler"
+                     are found by polling; set doorbell_url to an address past the pooler"
                 );
                 Ok(None)
             }

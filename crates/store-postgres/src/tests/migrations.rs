@@ -2,7 +2,9 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use postrider_store::{Store, StoreError, control::SchemaStatus};
+use postrider_contract::new_event::NewEvent;
+use postrider_core::Position;
+use postrider_store::{Store, StoreError, control::SchemaStatus, inspect::EventFilter};
 use postrider_testkit::eventually;
 
 use super::{connect, empty_database, migrated};
@@ -219,6 +221,9 @@ async fn dep_3_a_migration_behind_a_long_read_lets_appends_pass() {
     let url = migrated().await;
     let client = connect(&url).await;
     register(&client).await;
+    // A relay of the version before, which has been running for a while.
+    let running = store(&url);
+    running.append(vec![placed()]).await.expect("appends");
     let reader = connect(&url).await;
     for statement in ["begin", "select count(*) from postrider.events"] {
         reader
@@ -263,6 +268,24 @@ async fn dep_3_a_migration_behind_a_long_read_lets_appends_pass() {
     reader.batch_execute("commit").await.expect("ends");
     let migrated = migration.await.expect("runs").expect("migrates");
     assert_eq!(migrated.applied, [expected() + 1]);
+    // It goes on, and so do its statements that were prepared before.
+    let appended = running.append(vec![placed()]).await.expect("appends");
+    let filter = EventFilter::default();
+    let page = running.events(&filter, Position::START, 100).await;
+    let last = page.expect("reads").rows.pop().expect("an event");
+    assert_eq!(last.position, appended[0].position);
+    let found = status(&url).await;
+    assert_eq!(
+        found,
+        SchemaStatus::Newer {
+            found: expected() + 1,
+            expected: expected()
+        }
+    );
+}
+
+fn placed() -> NewEvent {
+    NewEvent::new("order.placed", "1", "order", "running", "{}")
 }
 
 async fn register(client: &tokio_postgres::Client) {

@@ -71,6 +71,11 @@ pub(crate) async fn migrated() -> String {
 }
 
 impl<R: Route> Postgres<R> {
+    /// Past the pooler.
+    pub(crate) fn direct_url(&self) -> &str {
+        &self.direct_url
+    }
+
     fn store_at(direct_url: &str, clock: &ManualClock) -> PostgresStore {
         let mut options = Options::new(R::url(direct_url));
         options.doorbell_url = Some(direct_url.to_owned());

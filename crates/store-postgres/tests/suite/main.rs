@@ -3,6 +3,7 @@
 mod appending;
 mod conformance;
 mod differential;
+mod field_cases;
 mod harness;
 mod pooler;
 mod vectors;

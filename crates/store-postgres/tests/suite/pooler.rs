@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postrider_conformance::store::fixture::{PLACED, V1, audit, destination, plan};
 use postrider_contract::new_event::NewEvent;
-use postrider_core::{AttemptId, DestinationId, SessionId};
+use postrider_core::{AttemptId, DestinationId, Position, SessionId};
 use postrider_store::{
     Store,
     dispatch::{Exchange, Fetch, Registration, Settled, SettledAs, Settlement},
@@ -47,7 +47,12 @@ async fn worker(store: &PostgresStore, destination: DestinationId) -> SessionId 
 }
 
 /// Fetches what is due, and in the next exchange registers it, and in the one after settles it.
-async fn cycle(store: &PostgresStore, session: SessionId, destination: DestinationId) -> usize {
+/// Answers what that was.
+async fn cycle(
+    store: &PostgresStore,
+    session: SessionId,
+    destination: DestinationId,
+) -> Vec<Position> {
     let mut exchange = Exchange {
         session,
         destination,
@@ -57,7 +62,7 @@ async fn cycle(store: &PostgresStore, session: SessionId, destination: Destinati
         register: Vec::new(),
         fetch: Some(Fetch {
             lanes: (0..4).map(postrider_core::Lane).collect(),
-            after: postrider_core::Position::START,
+            after: Position::START,
             exclude: Vec::new(),
             busy_keys: Vec::new(),
             limit: 10,
@@ -66,7 +71,7 @@ async fn cycle(store: &PostgresStore, session: SessionId, destination: Destinati
     };
     let fetched = store.exchange(&exchange).await.expect("fetches").fetched;
     if fetched.is_empty() {
-        return 0;
+        return Vec::new();
     }
     let members: Vec<_> = fetched.iter().map(|fetched| fetched.position).collect();
     let attempt = AttemptId(Uuid::new_v4());
@@ -93,7 +98,7 @@ async fn cycle(store: &PostgresStore, session: SessionId, destination: Destinati
             .collect(),
     }];
     store.exchange(&exchange).await.expect("settles");
-    members.len()
+    members
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,25 +118,41 @@ async fn ntf_3_two_workers_cycle_behind_a_pooler() {
         tokio::spawn(async move {
             let destination = DestinationId(destination);
             let session = worker(&store, destination).await;
-            let mut sent = 0;
+            let (mut appended, mut sent) = (Vec::new(), Vec::new());
             for n in 0..CYCLES {
                 let id = format!("{destination}-{n}");
                 let event = NewEvent::new(PLACED, V1, "order", id, "{}");
-                store.append(vec![event]).await.expect("appends");
-                sent += cycle(&store, session, destination).await;
+                let new = store.append(vec![event]).await.expect("appends");
+                appended.push(new[0].position);
+                sent.extend(cycle(&store, session, destination).await);
             }
-            while cycle(&store, session, destination).await > 0 {
-                sent += 1;
-            }
-            sent
+            (session, appended, sent)
         })
     };
-    let (first, second) = (work(1), work(2));
-    assert!(first.await.expect("works") >= CYCLES);
-    assert!(second.await.expect("works") >= CYCLES);
-    let backlog = owner.backlog().await.expect("counts");
-    let left: u64 = backlog.iter().map(|backlog| backlog.pending.value).sum();
-    assert!(left <= 2 * CYCLES as u64);
+    let workers = [(1, work(1)), (2, work(2))];
+    let (mut appended, mut sent) = (Vec::new(), Vec::new());
+    for (destination, working) in workers {
+        let (session, by_it, sent_by_it) = working.await.expect("works");
+        appended.extend(by_it);
+        sent.push((DestinationId(destination), session, sent_by_it));
+    }
+    appended.sort();
+    assert_eq!(appended.len(), 2 * CYCLES);
+    // Each event went once to each destination, whoever appended it.
+    for (destination, session, mut sent) in sent {
+        loop {
+            let rest = cycle(&owner, session, destination).await;
+            if rest.is_empty() {
+                break;
+            }
+            sent.extend(rest);
+        }
+        sent.sort();
+        assert_eq!(sent, appended);
+    }
+    for backlog in owner.backlog().await.expect("counts") {
+        assert_eq!(backlog.pending.value, 0);
+    }
 }
 
 #[tokio::test]
