@@ -3,7 +3,12 @@
 
 mod support;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
+};
 
 use postrider_conformance::store::{
     StoreHarness,
@@ -22,8 +27,12 @@ use rusqlite::ErrorCode;
 use support::Sqlite;
 use uuid::Uuid;
 
-/// Events of the busy run; each is a write transaction of its own.
+/// Events of the busy run; each is a write transaction of its own. Where a transaction cannot wait
+/// for another it fails at once and not after a while, so what counts is how often they meet,
+/// and not for how long: each of these transactions ends only when a worker has to wait for it.
 const EVENTS: usize = 150;
+/// Longest wait of the enqueuer for a worker's call.
+const MEET_WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sql_1_writers_wait_instead_of_failing() {
@@ -31,6 +40,8 @@ async fn sql_1_writers_wait_instead_of_failing() {
     let alpha = world.destinations[0];
     let application = world.harness.connect();
     let clock = world.clock.clone();
+    let calls = Arc::new(Calls::default());
+    let meets = Arc::clone(&calls);
     let enqueuer = tokio::task::spawn_blocking(move || {
         let mut ids = BTreeSet::new();
         for number in 0..EVENTS {
@@ -47,6 +58,8 @@ async fn sql_1_writers_wait_instead_of_failing() {
                     [number.to_string()],
                 )
                 .expect("no write fails");
+            // Not before a worker has to wait for this transaction.
+            meets.until_one_is_under_way();
             application.set_drop_behavior(rusqlite::DropBehavior::Commit);
             application.finish().expect("no commit fails");
         }
@@ -55,7 +68,8 @@ async fn sql_1_writers_wait_instead_of_failing() {
     let mut workers = Vec::new();
     for number in 0..2 {
         let store: Arc<dyn Store> = Arc::new(world.harness.open_store());
-        workers.push(tokio::spawn(work(store, alpha, number)));
+        let calls = Arc::clone(&calls);
+        workers.push(tokio::spawn(work(store, alpha, number, calls)));
     }
     let appended = enqueuer.await.unwrap();
     let mut sent = Vec::new();
@@ -73,22 +87,51 @@ fn application_transaction(connection: &rusqlite::Connection) -> rusqlite::Trans
         .expect("waiting happens here, and ends")
 }
 
+/// How many writing calls of the workers are under way.
+#[derive(Default)]
+struct Calls {
+    under_way: Mutex<usize>,
+    begun: Condvar,
+}
+
+impl Calls {
+    async fn done<T, E: Debug>(&self, call: impl Future<Output = Result<T, E>>) -> T {
+        *self.under_way.lock().expect("no panic") += 1;
+        self.begun.notify_all();
+        let answer = call.await;
+        *self.under_way.lock().expect("no panic") -= 1;
+        answer.expect("no call fails")
+    }
+
+    fn until_one_is_under_way(&self) {
+        let none = self.under_way.lock().expect("no panic");
+        let found = self
+            .begun
+            .wait_timeout_while(none, MEET_WITHIN, |under_way| *under_way == 0)
+            .expect("no panic");
+        assert!(!found.1.timed_out(), "the workers stopped working");
+    }
+}
+
 /// Sends half of the lanes' deliveries until all events have gone out; at most 5,000 rounds.
-async fn work(store: Arc<dyn Store>, destination: DestinationId, half: u16) -> Vec<EventId> {
+async fn work(
+    store: Arc<dyn Store>,
+    destination: DestinationId,
+    half: u16,
+    calls: Arc<Calls>,
+) -> Vec<EventId> {
     let session = SessionId(Uuid::new_v4());
     let new = NewSession {
         id: session,
         owner: format!("worker {half}"),
-        lease: std::time::Duration::from_secs(3600),
+        lease: Duration::from_secs(3600),
         serves: vec![destination],
         exclusive: false,
         version: "test".to_owned(),
     };
-    store.open_session(&new).await.expect("no call fails");
-    let claimed = store
-        .claim_lanes(session, &[(destination, 2)])
-        .await
-        .expect("no call fails");
+    calls.done(store.open_session(&new)).await;
+    let wanted = [(destination, 2)];
+    let claimed = calls.done(store.claim_lanes(session, &wanted)).await;
     let lanes: Vec<Lane> = claimed[0].1.clone();
     let mut exchange = Exchange {
         session,
@@ -109,11 +152,7 @@ async fn work(store: Arc<dyn Store>, destination: DestinationId, half: u16) -> V
             limit: 10,
             bytes_max: u64::MAX,
         });
-        let fetched = store
-            .exchange(&exchange)
-            .await
-            .expect("no call fails")
-            .fetched;
+        let fetched = calls.done(store.exchange(&exchange)).await.fetched;
         exchange.settle.clear();
         if fetched.is_empty() {
             let filter = EventFilter::default();
@@ -132,7 +171,7 @@ async fn work(store: Arc<dyn Store>, destination: DestinationId, half: u16) -> V
             attempt,
             members: members.clone(),
         }];
-        store.exchange(&exchange).await.expect("no call fails");
+        calls.done(store.exchange(&exchange)).await;
         exchange.register.clear();
         sent.extend(fetched.iter().map(|fetched| fetched.event.event_id));
         exchange.settle = vec![Settlement {
@@ -214,6 +253,33 @@ async fn sql_1_a_writer_that_never_ends_makes_calls_unavailable() {
     assert_eq!(backlog.unwrap().len(), 1);
     application.execute_batch("ROLLBACK").unwrap();
     world.append(event("a")).await;
+}
+
+#[tokio::test]
+async fn tim_1_a_time_that_cannot_be_read_gets_into_no_row() {
+    let world = World::<Sqlite>::new().await;
+    let sent = world.append_keys(&["a", "b"]).await;
+    let outside = world.harness.connect();
+    for time in [
+        "'infinity'",
+        "'-infinity'",
+        "9e999",
+        "9223372036854775807",
+        "-9223372036854775808",
+        // The year 294276, and 4713 BC.
+        "9224286393600000000",
+        "-210866803200000000",
+    ] {
+        let update = format!("UPDATE postrider_deliveries SET available_at = {time}");
+        let refused = outside.execute_batch(&update).expect_err(time);
+        assert_eq!(
+            refused.sqlite_error_code(),
+            Some(ErrorCode::ConstraintViolation),
+            "{time}: {refused}"
+        );
+    }
+    let worker = world.worker().await;
+    assert_eq!(worker.drain(world.destinations[0]).await, sent);
 }
 
 #[tokio::test]
