@@ -12,13 +12,13 @@ use postrider_contract::{
     Destination, EventId, Timestamp,
     destination::{OnUnknown, Ordering},
 };
-use postrider_core::{Class, deadline, delivery::State};
+use postrider_core::{Class, Position, deadline, delivery::State};
 use postrider_relay::{Meters, Relay, Report, Settings, Stop, TransportFactory};
 use postrider_store::{
     Clock, Store,
     clock::ManualClock,
     control::RegisteredDestination,
-    inspect::{DeliveryFilter, ReplaySelection},
+    inspect::{DeliveryFilter, EventFilter, ReplaySelection},
 };
 use postrider_store_memory::{
     MemoryStore,
@@ -465,6 +465,118 @@ async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     panic!("waited in vain for: {what}");
 }
 
+/// What a relay claims is bounded by its bytes too, and not only by its number.
+#[tokio::test(start_paused = true)]
+async fn res_1_a_batch_is_bounded_by_its_bytes() {
+    const BYTES: usize = 20_000;
+    const FIT: usize = 5;
+    let mut world = World::new(&[fixture::destination("a")], Options::default()).await;
+    world.settings.batch_bytes_max = (FIT * BYTES) as u64;
+    let events: Vec<_> = (0..100)
+        .map(|n| {
+            let mut event = fixture::event(&format!("key-{n}"));
+            event.payload = format!("{{\"x\":\"{}\"}}", "x".repeat(BYTES - 8)).into_bytes();
+            assert_eq!(event.payload.len(), BYTES);
+            event
+        })
+        .collect();
+    let appended = world.store.append(events).await.expect("appended");
+    let running = start(&world.relay());
+    world.until_delivered().await;
+    let mut members: BTreeMap<_, usize> = BTreeMap::new();
+    for one in &appended {
+        let detail = world.store.event(one.event_id).await.expect("reads");
+        for attempt in &detail.expect("is there").deliveries[0].attempts {
+            *members.entry(attempt.attempt).or_default() += 1;
+        }
+    }
+    assert_eq!(members.values().sum::<usize>(), appended.len());
+    assert!(members.values().all(|count| *count <= FIT), "{members:?}");
+    // One larger than all of it still goes, alone.
+    let mut large = fixture::event("large");
+    large.payload = format!("{{\"x\":\"{}\"}}", "x".repeat(2 * FIT * BYTES)).into_bytes();
+    world.store.append(vec![large]).await.expect("appended");
+    world.until_delivered().await;
+    running.stop().await;
+}
+
+/// While a relay lives, another one sends nothing of it, however long both work side by side; when
+/// it dies, what it held goes on within its lease and one look for the dead. All in virtual time.
+#[tokio::test(start_paused = true)]
+async fn lse_1_a_live_relay_keeps_its_work_and_a_dead_one_is_followed_in_time() {
+    let world = World::new(&[fixture::destination("a")], Options::default()).await;
+    let broker = &world.brokers["a"];
+    // Each send takes most of the time that it has, over many leases.
+    broker.decide_by(|_, _| Decision {
+        travel: Duration::ZERO,
+        fate: Fate::Accept,
+        answer: Duration::from_millis(400),
+    });
+    let (first, second) = (start(&world.relay()), start(&world.relay()));
+    until("both to hold lanes", async || {
+        let lanes = world.store.lanes().await.expect("reads");
+        let held: BTreeSet<_> = lanes.iter().filter_map(|lane| lane.session).collect();
+        held.len() == 2
+    })
+    .await;
+    let mut appended = Vec::new();
+    for _ in 0..20 {
+        appended.extend(world.append(10, 10).await);
+        world.until_delivered().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    for id in &appended {
+        let detail = world.store.event(*id).await.expect("reads");
+        let attempts = &detail.expect("is there").deliveries[0].attempts;
+        assert_eq!(broker.sends(*id), 1, "{attempts:#?}");
+    }
+
+    let limits = *world.settings.deadlines.settings();
+    first.task.abort();
+    let died = tokio::time::Instant::now();
+    world.append(100, 100).await;
+    world.until_delivered().await;
+    // Its last heartbeat may have been just now; after that one look, and the sending itself.
+    let bound = limits.lease + limits.heartbeat + 2 * limits.send;
+    let took = died.elapsed();
+    assert!(took <= bound, "{took:?}, and {bound:?} are promised");
+    second.stop().await;
+}
+
+/// A relay that has gone past a position comes back for it, once, and waits for nobody on the way.
+#[tokio::test(start_paused = true)]
+async fn ord_1_a_late_commit_reaches_a_relay_that_has_gone_past_it() {
+    let world = World::new(&[fixture::destination("a")], Options::default()).await;
+    let broker = &world.brokers["a"];
+    let running = start(&world.relay());
+    for ends in ["commits", "rolls back"] {
+        let early = world.store.begin();
+        let inside = early.append(&[fixture::event("early")]).expect("appends")[0];
+        let later = world.append(120, 7).await;
+        // Nobody waits for the hole: all of the later ones go out while it is open.
+        until("the later ones", async || {
+            later.iter().all(|id| stored(broker).contains(id))
+        })
+        .await;
+        assert_eq!(broker.sends(inside.event_id), 0);
+        if ends == "commits" {
+            early.commit().expect("commits");
+            until("the early one", async || {
+                stored(broker).contains(&inside.event_id)
+            })
+            .await;
+        } else {
+            early.roll_back();
+            let next = world.append(1, 1).await;
+            until("the next one", async || stored(broker).contains(&next[0])).await;
+        }
+        world.until_delivered().await;
+        let expected = u64::from(ends == "commits");
+        assert_eq!(broker.sends(inside.event_id), expected, "{ends}");
+    }
+    assert_eq!(running.stop().await.acknowledged, 120 + 1 + 120 + 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn set_1_each_member_of_a_delivery_set_has_its_own_fate() {
     for crash in [false, true] {
@@ -519,6 +631,15 @@ async fn members_fare_alone(crash: bool) {
         states().await == [done, done, dead, done]
     })
     .await;
+    // The set as a whole is what its members make it: with one of them dead it is not delivered.
+    let open = async || {
+        let all = EventFilter::default();
+        let page = world.store.events(&all, Position::START, 10).await;
+        let rows = page.expect("reads").rows;
+        let row = rows.iter().find(|row| row.event_id == id);
+        row.expect("is listed").open
+    };
+    assert_eq!(open().await, 1);
     let sends = || set.each_ref().map(|member| broker(&member.name).sends(id));
     let of_a = if crash { 2 } else { 1 };
     assert_eq!(sends(), [of_a, 3, 1, 2, 0], "crash: {crash}");
@@ -542,6 +663,7 @@ async fn members_fare_alone(crash: bool) {
     let replayed = world.store.replay(&selection, 10, &audit).await;
     assert_eq!(replayed.expect("replays").deliveries.len(), 1);
     until("c", async || states().await == [done; 4]).await;
+    assert_eq!(open().await, 0);
     assert_eq!(sends(), [of_a, 3, 2, 2, 0], "crash: {crash}");
     running.stop().await;
 }

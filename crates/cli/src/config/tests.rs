@@ -137,6 +137,12 @@ fn res_1_zero_is_refused_and_does_not_mean_no_limit() {
         let faults = read(GOOD, &[], &[&format!("relay.{key}=0")]).unwrap_err();
         assert!(faults[0].what.contains("it is \"0\""), "{}", faults[0]);
     }
+    // Unset is a small number of each, by count and by bytes.
+    let relay = read(GOOD, &[], &[]).unwrap().relay;
+    assert_eq!(
+        (relay.batch_max, relay.batch_bytes_max, relay.sending_max),
+        (2000, 8 << 20, 2)
+    );
 }
 
 #[test]
