@@ -3,89 +3,29 @@
 
 mod process;
 
-use std::{
-    collections::BTreeMap,
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use postrider_testkit::{
     Program, env, eventually,
     postgres::{execute, query_column},
 };
-use process::{DATABASE_URL, Place, configuration};
+use process::{
+    DATABASE_URL, Place, configuration,
+    receiver::{Receiver, Request},
+};
 
 const WITHIN: Duration = Duration::from_secs(60);
 const KEYS: usize = 5;
 const EVENTS: usize = 40;
 
-/// A receiver that says 410 until it is told to take what comes, and keeps the order of what came.
-#[derive(Clone, Default)]
-struct Receiver {
-    takes: Arc<AtomicBool>,
-    /// Event id and key.
-    seen: Arc<Mutex<Vec<(String, String)>>>,
-}
-
-impl Receiver {
-    fn start(&self) -> Result<SocketAddr> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?;
-        let receiver = self.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let receiver = receiver.clone();
-                // A client that went away in the middle is no fault of ours.
-                std::thread::spawn(move || stream.and_then(|stream| receiver.serve(stream)));
-            }
-        });
-        Ok(address)
-    }
-
-    fn seen(&self) -> Vec<(String, String)> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(String, String)>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
-        let mut reader = BufReader::new(stream.try_clone()?);
-        let mut writer = stream;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            let mut headers = BTreeMap::new();
-            loop {
-                line.clear();
-                reader.read_line(&mut line)?;
-                let Some((name, value)) = line.trim_end().split_once(':') else {
-                    break;
-                };
-                headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
-            }
-            let header = |name: &str| headers.get(name).cloned().unwrap_or_default();
-            let length = header("content-length").parse().unwrap_or(0);
-            reader.by_ref().take(length).read_to_end(&mut Vec::new())?;
-            self.lock()
-                .push((header("webhook-id"), header("ce-partitionkey")));
-            let status = if self.takes.load(Ordering::SeqCst) {
-                "204 No Content"
-            } else {
-                "410 Gone"
-            };
-            write!(writer, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n")?;
-        }
-    }
+/// Event id and key of each request, in order.
+fn seen(receiver: &Receiver) -> Vec<(String, String)> {
+    let of = |request: Request| {
+        let header = |name| request.header(name).to_owned();
+        (header("webhook-id"), header("ce-partitionkey"))
+    };
+    receiver.seen().into_iter().map(of).collect()
 }
 
 async fn place(receiver: SocketAddr) -> Result<(Place, String)> {
@@ -158,8 +98,8 @@ async fn heartbeats(url: &str, sessions: usize, times: usize) -> Result<()> {
 
 #[tokio::test]
 async fn whk_3_gone_is_one_request_in_all_until_a_person_resumes() -> Result<()> {
-    let receiver = Receiver::default();
-    let (place, url) = place(receiver.start()?).await?;
+    let (receiver, address) = Receiver::start(410)?;
+    let (place, url) = place(address).await?;
     append(&url, 0..EVENTS / 2).await?;
     let first = Program::new("first")?;
     first.spawn(place.command(["run"]))?;
@@ -179,7 +119,7 @@ async fn whk_3_gone_is_one_request_in_all_until_a_person_resumes() -> Result<()>
     ensure!(first.wait(WITHIN).await?.success());
     first.spawn(place.command(["run"]))?;
     heartbeats(&url, 2, 3).await?;
-    assert_eq!(receiver.seen(), [(id(0), key(0))], "one request in all");
+    assert_eq!(seen(&receiver), [(id(0), key(0))], "one request in all");
 
     // The destination is shown with its cause; what waits there is parked and uncharged.
     let list = place.answer("destination list --json").json();
@@ -189,13 +129,14 @@ async fn whk_3_gone_is_one_request_in_all_until_a_person_resumes() -> Result<()>
     let dead = place.answer("dead-letter list --json").json();
     assert_eq!(dead["rows"].as_array().map(Vec::len), Some(1), "{dead}");
     assert_eq!(dead["rows"][0]["eventId"], id(0), "{dead}");
+    assert_eq!(dead["rows"][0]["code"], "gone", "{dead}");
     let parked = "select count(*)::text from postrider.deliveries where state = 0 and attempts = 0";
     assert_eq!(number(&url, parked).await?, EVENTS - 1);
     let why = place.done(&format!("why {}", id(1)));
     assert!(why.contains("suspended") && why.contains("gone"), "{why}");
 
     // Another key goes on by the resumption alone, the key of the refused one after its replay.
-    receiver.takes.store(true, Ordering::SeqCst);
+    receiver.answer(204);
     place.done("destination resume hook --yes --reason test");
     let open = "select count(*)::text from postrider.deliveries";
     eventually(WITHIN, "the other keys", || async {
@@ -209,7 +150,7 @@ async fn whk_3_gone_is_one_request_in_all_until_a_person_resumes() -> Result<()>
         number(&url, open).await.is_ok_and(|open| open == 0)
     })
     .await?;
-    let seen = receiver.seen();
+    let seen = seen(&receiver);
     for first in 0..KEYS {
         let of_key: Vec<&String> = seen[1..]
             .iter()

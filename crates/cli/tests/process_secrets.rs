@@ -5,9 +5,13 @@ mod process;
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    time::Duration,
 };
 
+use postrider_testkit::{Program, eventually_some};
 use process::{Place, configuration};
+
+const WITHIN: Duration = Duration::from_secs(60);
 
 /// What a receiver does with a request.
 #[derive(Clone, Copy)]
@@ -119,6 +123,38 @@ impl Said {
             .push((line.to_owned(), answer.stdout + &answer.stderr));
     }
 
+    /// What a relay serves and logs while it runs into the fault.
+    async fn served(&mut self, place: &Place) {
+        let relay = Program::new("relay").unwrap();
+        relay
+            .spawn(place.command(["run", "--set", "admin.listen=127.0.0.1:0"]))
+            .unwrap();
+        let address = eventually_some(WITHIN, "the relay to serve", || async {
+            let log = relay.stderr().ok()?;
+            let line = log.lines().find(|line| line.contains("serving /livez"))?;
+            line.split("address=").nth(1)?.trim().parse().ok()
+        })
+        .await
+        .unwrap();
+        // Once it has met the destination, which these pages are about.
+        let pages = eventually_some(WITHIN, "the pages", || async {
+            let pages = ["/livez", "/readyz", "/metrics"].map(|path| get(address, path));
+            let [Ok(livez), Ok(readyz), Ok(metrics)] = pages else {
+                return None;
+            };
+            let met = readyz.contains("\"partner\"") && metrics.contains("\"partner\"");
+            met.then_some([livez, readyz, metrics])
+        })
+        .await
+        .unwrap();
+        for page in pages {
+            self.0.push(("a page".to_owned(), page));
+        }
+        relay.terminate().unwrap();
+        relay.wait(WITHIN).await.unwrap();
+        self.0.push(("the log".to_owned(), relay.stderr().unwrap()));
+    }
+
     /// The bytes of every file that was made.
     fn files(&mut self, place: &Place) {
         for entry in std::fs::read_dir(place.path()).unwrap() {
@@ -146,8 +182,19 @@ impl Said {
     }
 }
 
+fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    )?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Provokes a fault of the receiver at this URL, and asks everything there is to ask.
-fn provoke(url: &str, expect: &str) {
+async fn provoke(url: &str, expect: &str) {
     let mut place = Place::new(&partner());
     place.done("migrate");
     // Without the secrets, as where a plan is made elsewhere.
@@ -184,6 +231,7 @@ fn provoke(url: &str, expect: &str) {
     said.command(&place, &format!("why {id}"));
     said.command(&place, &format!("why {id} --json"));
     said.command(&place, &format!("events show {id} --json --payload"));
+    said.served(&place).await;
     said.files(&place);
     said.holds_no_secret();
     // The test would also pass if nothing had gone wrong.
@@ -196,43 +244,43 @@ fn provoke(url: &str, expect: &str) {
 
 const REST: &str = "/services/S3CRET2?token=S3CRET3";
 
-#[test]
-fn sec_1_a_400_that_echoes_the_request() {
+#[tokio::test]
+async fn sec_1_a_400_that_echoes_the_request() {
     let address = receiver(Behaviour::Echo);
-    provoke(&format!("http://{address}{REST}"), "answered 400");
+    provoke(&format!("http://{address}{REST}"), "answered 400").await;
 }
 
-#[test]
-fn sec_1_a_redirect_that_holds_the_secrets() {
+#[tokio::test]
+async fn sec_1_a_redirect_that_holds_the_secrets() {
     let address = receiver(Behaviour::Redirect);
-    provoke(&format!("http://{address}{REST}"), "redirected");
+    provoke(&format!("http://{address}{REST}"), "redirected").await;
 }
 
-#[test]
-fn sec_1_a_receiver_that_never_answers() {
+#[tokio::test]
+async fn sec_1_a_receiver_that_never_answers() {
     let address = receiver(Behaviour::Silent);
-    provoke(&format!("http://{address}{REST}"), "response_timeout");
+    provoke(&format!("http://{address}{REST}"), "response_timeout").await;
 }
 
-#[test]
-fn sec_1_tls_against_a_receiver_without_it() {
+#[tokio::test]
+async fn sec_1_tls_against_a_receiver_without_it() {
     let address = receiver(Behaviour::Echo);
-    provoke(&format!("https://{address}{REST}"), "not_connected");
+    provoke(&format!("https://{address}{REST}"), "not_connected").await;
 }
 
-#[test]
-fn sec_1_a_name_that_does_not_resolve() {
-    provoke(&format!("https://nowhere.invalid{REST}"), "not_connected");
+#[tokio::test]
+async fn sec_1_a_name_that_does_not_resolve() {
+    provoke(&format!("https://nowhere.invalid{REST}"), "not_connected").await;
 }
 
-#[test]
-fn sec_1_an_address_that_is_refused() {
-    provoke(&format!("http://169.254.169.254{REST}"), "address_refused");
-    provoke(&format!("http://10.0.0.1{REST}"), "address_refused");
+#[tokio::test]
+async fn sec_1_an_address_that_is_refused() {
+    provoke(&format!("http://169.254.169.254{REST}"), "address_refused").await;
+    provoke(&format!("http://10.0.0.1{REST}"), "address_refused").await;
 }
 
-#[test]
-fn sec_1_a_url_that_is_not_right() {
+#[tokio::test]
+async fn sec_1_a_url_that_is_not_right() {
     for url in [
         "https://user:S3CRET1@host/services/S3CRET2?token=S3CRET3#S3CRET4",
         "https://host/S3CRET2?token=S3CRET3#S3CRET4",
@@ -242,7 +290,7 @@ fn sec_1_a_url_that_is_not_right() {
         "https://[S3CRET1]/S3CRET2",
         "https://host:S3CRET1/",
     ] {
-        provoke(url, "url ");
+        provoke(url, "url ").await;
     }
 }
 

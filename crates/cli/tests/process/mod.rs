@@ -6,6 +6,8 @@
     reason = "each test binary uses what it needs of it"
 )]
 
+pub mod receiver;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
