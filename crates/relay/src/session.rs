@@ -293,6 +293,8 @@ impl Relay {
                 Err(OpenError::ExclusiveHeld { owner }) => {
                     return Some(End::ExclusiveHeld(owner));
                 }
+                // An opening whose answer was lost, long ago enough for somebody to recover it.
+                Err(OpenError::Ended) => return Some(End::Lost),
                 Err(OpenError::Store(error)) => {
                     self.store_failed(&error);
                     calls.spawn(async { session::Input::OpenFailed });

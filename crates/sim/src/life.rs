@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     future::pending,
+    pin::pin,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -14,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use futures::poll;
 use postrider_core::SessionId;
 use postrider_relay::{Meters, Relay, Report, Settings, Stop};
 use tokio::{
@@ -205,16 +207,20 @@ impl Running {
 
     /// Its clock jumps ahead, or it slept that long: either way its timers go off at once.
     pub(crate) fn jump(&self, by: Duration, true_time: bool) {
-        self.runtime.block_on(tokio::time::advance(by));
-        let guard = self.runtime.enter();
-        if !true_time {
-            let by = u64::try_from(by.as_micros()).unwrap_or(0);
-            self.life.ahead.fetch_add(by, Ordering::Relaxed);
-        }
-        self.life
-            .jumped
-            .store(self.life.elapsed(), Ordering::Relaxed);
-        drop(guard);
+        let life = &self.life;
+        self.runtime.block_on(async {
+            let mut advance = pin!(tokio::time::advance(by));
+            // Its first step moves the clock, and its second one lets the timers go off.
+            let moved = poll!(advance.as_mut());
+            if !true_time {
+                let by = u64::try_from(by.as_micros()).unwrap_or(0);
+                life.ahead.fetch_add(by, Ordering::Relaxed);
+            }
+            life.jumped.store(life.elapsed(), Ordering::Relaxed);
+            if moved.is_pending() {
+                advance.await;
+            }
+        });
     }
 
     /// True time, as far as it has come.

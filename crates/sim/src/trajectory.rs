@@ -308,7 +308,12 @@ impl Trajectory {
                 self.apply();
             }
             Action::BrokerUp(place) => self.world.brokers[place].set_down(false),
-            Action::Timed(what) => self.strike(what),
+            // A worker that is far ahead takes true time with it, past the end of the chaos.
+            Action::Timed(what) => {
+                if !self.world.state().healing {
+                    self.strike(what);
+                }
+            }
         }
     }
 

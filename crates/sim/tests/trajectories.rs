@@ -51,7 +51,11 @@ fn seeds_that_found_something_once() {
     /// A retry was in hand when the database's clock stepped back: its key was passed over as
     /// waiting, and the end of it sent first.
     const WAITS_IN_HAND: u64 = 20_015_455;
+    /// The answer of an opening was lost and the session ended: the relay asked for the same one
+    /// for ever.
+    const OPENED_AND_ENDED: u64 = 50_339;
     for seed in [
+        OPENED_AND_ENDED,
         WAITS_IN_HAND,
         READ_PAST,
         SPINNING,

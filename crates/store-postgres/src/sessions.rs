@@ -228,10 +228,7 @@ async fn try_open(
         .map_err(db)?;
     if let Some(row) = known {
         if get::<bool>(&row, "ended")? {
-            return Err(OpenError::Store(refused(format!(
-                "session {} has ended; open one with a new id",
-                new.id
-            ))));
+            return Err(OpenError::Ended);
         }
         return Ok(true);
     }

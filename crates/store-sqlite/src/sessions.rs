@@ -37,10 +37,7 @@ pub(crate) fn open(
         .optional()?;
     match ended {
         Some(None) => return Ok(Ok(())),
-        Some(Some(_)) => {
-            let message = format!("session {id} has ended; open one with a new id");
-            return Err(Fault::refused(message));
-        }
+        Some(Some(_)) => return Ok(Err(OpenError::Ended)),
         None => {}
     }
     if new.exclusive

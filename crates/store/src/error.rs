@@ -74,6 +74,9 @@ pub enum AppendError {
 pub enum OpenError {
     #[error("{owner:?} holds the exclusive dispatcher lease")]
     ExclusiveHeld { owner: String },
+    /// It was opened before, which the caller may never have heard, and has ended since.
+    #[error("the session has ended; open one with a new id")]
+    Ended,
     #[error(transparent)]
     Store(#[from] StoreError),
 }

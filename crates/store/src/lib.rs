@@ -71,7 +71,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     ///
     /// With `exclusive`, fails while another exclusive session is live; one whose lease is over
     /// is recovered first. Opening a session that is open changes nothing; an id that was ended
-    /// is refused.
+    /// is refused with [`OpenError::Ended`].
     async fn open_session(&self, session: &NewSession) -> Result<(), OpenError>;
 
     /// Sets the lease to end `lease` after the database's now and answers what is worth knowing

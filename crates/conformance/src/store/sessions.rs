@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use postrider_core::{DestinationId, Lane, SessionId};
 use postrider_store::{
     ExchangeError, OpenError, SessionError, StoreError,
-    sessions::{BreakerReport, OpenBreaker},
+    sessions::{BreakerReport, NewSession, OpenBreaker},
 };
 use uuid::Uuid;
 
@@ -158,7 +158,7 @@ pub async fn only_one_of_many_exclusive_sessions_opens<H: StoreHarness>() {
         match task.await.unwrap() {
             Ok(()) => opened += 1,
             Err(OpenError::ExclusiveHeld { .. }) => {}
-            Err(OpenError::Store(error)) => panic!("{error}"),
+            Err(error @ (OpenError::Ended | OpenError::Store(_))) => panic!("{error}"),
         }
     }
     assert_eq!(opened, 1);
@@ -370,6 +370,13 @@ pub async fn an_ended_session_frees_its_lanes_once<H: StoreHarness>() {
     assert_eq!(rows[0].ended, Some((ended_at, "shutdown".to_owned())));
     let beat = world.store.heartbeat(worker.session, LEASE, &[]).await;
     assert!(matches!(beat, Err(SessionError::Ended)), "{beat:?}");
+    // As by a worker that never heard that it was opened the first time.
+    let again = NewSession {
+        id: worker.session,
+        ..world.new_session("a")
+    };
+    let opened = world.store.open_session(&again).await;
+    assert!(matches!(opened, Err(OpenError::Ended)), "{opened:?}");
     world.clock.advance(LEASE);
     assert_eq!(world.store.recover_expired(10).await.unwrap(), []);
 }

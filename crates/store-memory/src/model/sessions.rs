@@ -16,7 +16,7 @@ use postrider_store::{
     sessions::{BreakerReport, NewSession, Recovered, Share},
 };
 
-use super::{Finish, Model, OpenState, Session, refused};
+use super::{Finish, Model, OpenState, Session};
 
 /// The exception of a member whose session was lost.
 const LEASE_EXPIRED: &str = "lease_expired_unknown";
@@ -31,10 +31,7 @@ impl Model {
         if let Some(session) = self.sessions.get(&new.id) {
             return match session.ended {
                 None => Ok(()),
-                Some(_) => Err(OpenError::Store(refused(format!(
-                    "session {} has ended; open one with a new id",
-                    new.id
-                )))),
+                Some(_) => Err(OpenError::Ended),
             };
         }
         for destination in &new.serves {

@@ -35,6 +35,7 @@ pub(super) fn append_error(error: &AppendError) -> String {
 pub(super) fn open_error(error: &OpenError) -> String {
     match error {
         OpenError::ExclusiveHeld { owner } => format!("held by {owner}"),
+        OpenError::Ended => "ended".to_owned(),
         OpenError::Store(error) => store_error(error),
     }
 }
