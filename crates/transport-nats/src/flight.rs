@@ -6,9 +6,14 @@ use std::sync::{
 };
 
 use postrider_contract::destination::{Destination, OnQuarantine, Ordering as Order};
-use postrider_core::Outcome;
+use postrider_core::{Class, Outcome};
 use postrider_transport::{Answer, Batch, Message, Template};
-use tokio::sync::{Notify, mpsc};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
+
+use crate::holds::Holds;
 
 /// What a message that was not acknowledged does to the later ones of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +49,16 @@ pub(crate) struct Flight {
     done: Notify,
     any_failed: AtomicBool,
     failed: Mutex<Vec<usize>>,
+    /// When it was handed over.
+    entered: Instant,
+    holds: Arc<Holds>,
 }
 
 impl Flight {
     pub(crate) fn new(
         batch: Batch,
         holding: Holding,
+        holds: Arc<Holds>,
         subject: Arc<Template>,
         answers: mpsc::UnboundedSender<Answer>,
     ) -> Self {
@@ -62,6 +71,8 @@ impl Flight {
             done: Notify::new(),
             any_failed: AtomicBool::new(false),
             failed: Mutex::default(),
+            entered: Instant::now(),
+            holds,
         }
     }
 
@@ -73,6 +84,11 @@ impl Flight {
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(index);
             self.any_failed.store(true, Ordering::Release);
+            if !is_held(&outcome) {
+                let message = &self.batch.messages[index];
+                self.holds
+                    .hold(message, Instant::now(), self.batch.send_timeout);
+            }
         }
         // Nobody listens any more: the attempt stays unknown, and the destination knows better.
         drop(self.answers.send(Answer { index, outcome }));
@@ -88,8 +104,12 @@ impl Flight {
         }
     }
 
-    /// Whether a message must wait for an earlier one of its key in this batch.
+    /// Whether a message must wait for an earlier one of its key, in this batch or in one before.
     pub(crate) fn is_held(&self, message: &Message) -> bool {
+        self.holding.by_key && (self.holds.holds(message, self.entered) || self.waits_here(message))
+    }
+
+    fn waits_here(&self, message: &Message) -> bool {
         self.any_failed.load(Ordering::Acquire)
             && self
                 .failed
@@ -120,4 +140,15 @@ impl Flight {
             Outcome::Retryable { .. } | Outcome::Unknown { .. } => true,
         }
     }
+}
+
+/// It waited for another one, and says nothing by itself.
+fn is_held(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Retryable {
+            class: Class::Held,
+            ..
+        }
+    )
 }

@@ -7,6 +7,7 @@ mod dial;
 mod flight;
 mod handshake;
 mod headers;
+mod holds;
 mod inbox;
 mod link;
 mod lookup;
@@ -45,6 +46,7 @@ use crate::{
     connection::Settings,
     dial::Dial,
     flight::{Flight, Holding},
+    holds::Holds,
     inbox::Inbox,
     link::Link,
     lookup::Wanted,
@@ -66,6 +68,7 @@ pub struct JetStream {
     dial: Dial,
     /// Whoever holds it publishes: batches sent one after the other stay in that order.
     turn: tokio::sync::Mutex<()>,
+    holds: Arc<Holds>,
     late: Mutex<Option<mpsc::Receiver<Late>>>,
 }
 
@@ -97,6 +100,7 @@ impl JetStream {
             place,
             settings,
             turn: tokio::sync::Mutex::new(()),
+            holds: Arc::default(),
             late: Mutex::new(Some(receiver)),
         })
     }
@@ -355,7 +359,13 @@ impl Transport for JetStream {
         }
         let deadline = Instant::now() + batch.send_timeout;
         let subject = Arc::clone(&self.place.subject);
-        let flight = Arc::new(Flight::new(batch, self.place.holding, subject, answers));
+        let flight = Arc::new(Flight::new(
+            batch,
+            self.place.holding,
+            Arc::clone(&self.holds),
+            subject,
+            answers,
+        ));
         let mut give_up = GiveUp {
             link: None,
             flight: Arc::clone(&flight),
@@ -432,7 +442,7 @@ fn held() -> Outcome {
     Outcome::retryable(
         Class::Held,
         "held",
-        "an earlier message of its key in this batch was not accepted",
+        "an earlier message of its key was not accepted",
         None,
     )
 }
