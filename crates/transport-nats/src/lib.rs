@@ -13,6 +13,7 @@ mod link;
 mod lookup;
 mod outbox;
 mod preflight;
+mod progress;
 mod protocol;
 mod provision;
 mod stream;
@@ -50,6 +51,7 @@ use crate::{
     inbox::Inbox,
     link::Link,
     lookup::Wanted,
+    progress::Progress,
 };
 
 /// The `kind` of destinations that this transport serves.
@@ -68,6 +70,7 @@ pub struct JetStream {
     dial: Dial,
     /// Whoever holds it publishes: batches sent one after the other stay in that order.
     turn: tokio::sync::Mutex<()>,
+    looked: Progress,
     holds: Arc<Holds>,
     late: Mutex<Option<mpsc::Receiver<Late>>>,
 }
@@ -100,6 +103,7 @@ impl JetStream {
             place,
             settings,
             turn: tokio::sync::Mutex::new(()),
+            looked: Progress::default(),
             holds: Arc::default(),
             late: Mutex::new(Some(receiver)),
         })
@@ -212,7 +216,7 @@ impl JetStream {
         }
         let looked = timeout_at(
             deadline,
-            lookup::find(link, &self.place, &self.settings, &wanted),
+            lookup::find(link, &self.place, &self.settings, &self.looked, &wanted),
         );
         let found = match looked.await {
             Ok(Ok(found)) => found,

@@ -11,6 +11,7 @@ use crate::{
     Place,
     connection::Settings,
     link::Link,
+    progress::{Progress, Reading},
     receipt,
     stream::{self, ApiError, Info, Stored},
 };
@@ -81,6 +82,7 @@ pub(crate) async fn find(
     link: &Link,
     place: &Place,
     settings: &Settings,
+    progress: &Progress,
     wanted: &Wanted,
 ) -> Result<Found, ApiError> {
     let info = stream::info(link, &place.stream).await?;
@@ -90,28 +92,31 @@ pub(crate) async fn find(
     };
     let mut left = settings.lookup_messages_max;
     for (subject, want) in &wanted.subjects {
-        let mut sequence = start(link, place, &info, want).await?;
-        let mut missing = want.events.len();
-        while missing > 0 && sequence <= info.state.last_seq {
+        let events = want.events.keys();
+        let first = match progress.next(&info.created, events.clone()) {
+            Some(next) => next,
+            None => start(link, place, &info, want).await?,
+        };
+        let mut reading = Reading::new(progress, &info.created, events, first);
+        while !reading.is_over() && reading.sequence <= info.state.last_seq {
             if left == 0 {
                 found.complete = false;
                 return Ok(found);
             }
             left -= 1;
-            let Some(stored) = stream::next(link, &place.stream, sequence, subject).await? else {
+            let next = stream::next(link, &place.stream, reading.sequence, subject).await?;
+            let Some(stored) = next else {
+                reading.sequence = info.state.last_seq + 1;
                 break;
             };
-            sequence = stored.sequence + 1;
-            let index = stored
-                .message_id
-                .as_ref()
-                .and_then(|id| want.events.get(id));
+            reading.sequence = stored.sequence + 1;
             // The first copy is the one that counts, as in the server's own dedup.
-            if let Some(&index) = index
-                && !found.seen.contains_key(&index)
+            if let Some(id) = &stored.message_id
+                && reading.is_missing(id)
+                && let Some(&index) = want.events.get(id)
             {
+                reading.found(id);
                 found.seen.insert(index, seen(link, place, stored));
-                missing -= 1;
             }
         }
     }
@@ -142,7 +147,8 @@ pub(crate) async fn probe(
         Some(probe.anchor.unwrap_or(0)),
         Duration::MAX,
     );
-    let mut found = find(link, place, settings, &wanted).await?;
+    // By itself: absence must not rest on what was read for other reasons.
+    let mut found = find(link, place, settings, &Progress::default(), &wanted).await?;
     if let Some(seen) = found.seen.remove(&0) {
         return if payload_digest(place.serializer, &seen.body) == Some(probe.payload_digest) {
             Ok(Probed::Found(seen.receipt))

@@ -12,6 +12,9 @@ use crate::link::Link;
 /// The part of `STREAM.INFO` that matters.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Info {
+    /// When it was made, in the server's words.
+    #[serde(default)]
+    pub(crate) created: String,
     pub(crate) config: Config,
     pub(crate) state: State,
 }

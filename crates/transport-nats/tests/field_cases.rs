@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 use postrider_conformance::transport::{Harness as _, fixture};
 use postrider_contract::Receipt;
 use postrider_core::{Class, Outcome};
+use postrider_testkit::proxy::Flow;
 use postrider_transport::{
     Batch, Earlier, Error, Late, Message, Provisioning, Severity, Transport, Usage,
 };
@@ -248,6 +249,42 @@ async fn nat_3_a_look_up_that_finds_nothing_is_followed_by_the_send() {
         ),
         "{outcome:?}"
     );
+}
+
+/// More was stored since than can be read within one send timeout: each try goes on where the one
+/// before it stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nat_3_a_look_up_longer_than_the_send_timeout_comes_to_its_end() {
+    const STORED: usize = 200;
+    let (harness, transport) = short_window().await;
+    let destination = harness.destination();
+    fixture::send(&transport, &fixture::messages(&destination, STORED), AMPLE).await;
+    let mut message = fixture::messages(&destination, 1).remove(0);
+    let first = fixture::send_one(&transport, &message, AMPLE).await;
+    window_over(&harness).await;
+    message.earlier = Some(Earlier {
+        first_sent_ago: Duration::from_secs(9),
+        anchor: Some(1),
+    });
+    // There and back twice as long as a fiftieth of the send timeout.
+    harness
+        .proxy
+        .set_both(Flow::Delay(Duration::from_millis(10)));
+    let mut unfinished = 0;
+    loop {
+        let outcome = fixture::send_one(&transport, &message, Duration::from_millis(1_000)).await;
+        let Outcome::Retryable { code, .. } = outcome else {
+            assert_eq!(sequence(&outcome), (sequence(&first).0, false));
+            break;
+        };
+        assert_eq!(code, "lookup_failed");
+        unfinished += 1;
+        assert!(
+            unfinished < STORED,
+            "each try is to read on by some messages"
+        );
+    }
+    assert!(unfinished > 0, "it was to take more than one try");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
