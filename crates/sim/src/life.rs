@@ -220,6 +220,8 @@ impl Running {
             if moved.is_pending() {
                 advance.await;
             }
+            // What fell due goes off before a call that was halted goes on.
+            tokio::task::yield_now().await;
         });
     }
 

@@ -75,22 +75,29 @@ async fn sql_1_a_transaction_that_read_before_another_wrote_is_told_to_run_again
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sql_1_immediate_transactions_wait_for_each_other() {
     const EVENTS: usize = 60;
+    /// Waiting is what is shown, not how long it takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
     let world = Rusqlite::outbox().await;
     let registry = Arc::new(outbox::load(&open(&world)).unwrap());
     let stop = Arc::new(AtomicBool::new(false));
 
     let noise = open(&world);
+    noise.busy_timeout(PATIENCE).unwrap();
     let quiet = Arc::clone(&stop);
+    // SQLite gives the lock to whoever asks at the right moment. One that never pauses could keep
+    // the others out for longer than they wait, which is not the case's subject.
     let noise = tokio::task::spawn_blocking(move || {
         while !quiet.load(Ordering::SeqCst) {
             noise
                 .execute("insert into business values (hex(randomblob(8)))", [])
                 .unwrap();
+            std::thread::sleep(Duration::from_millis(1));
         }
     });
     let mut appenders = Vec::new();
     for appender in 0..3 {
         let (mut connection, registry) = (open(&world), Arc::clone(&registry));
+        connection.busy_timeout(PATIENCE).unwrap();
         appenders.push(tokio::task::spawn_blocking(move || {
             for index in 0..EVENTS {
                 let transaction = connection
@@ -106,11 +113,15 @@ async fn sql_1_immediate_transactions_wait_for_each_other() {
             }
         }));
     }
+    let mut appended = Vec::new();
     for appender in appenders {
-        appender.await.unwrap();
+        appended.push(appender.await);
     }
     stop.store(true, Ordering::SeqCst);
     noise.await.unwrap();
+    for appended in appended {
+        appended.unwrap();
+    }
     let all = EventFilter::default();
     let page = world
         .store
