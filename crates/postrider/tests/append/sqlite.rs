@@ -72,6 +72,10 @@ async fn sql_1_a_transaction_that_read_before_another_wrote_is_told_to_run_again
 
 /// Three applications append in IMMEDIATE transactions, each through its own connection, while a
 /// fourth writes business rows: nobody ever sees "database is locked".
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a pause between two writes: nothing waits for it"
+)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sql_1_immediate_transactions_wait_for_each_other() {
     const EVENTS: usize = 60;
