@@ -685,6 +685,15 @@ begin
     );
 end
 $$;
+CREATE FUNCTION postrider.number_before_position() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+    perform pg_current_xact_id();
+    return null;
+end
+$$;
 CREATE FUNCTION postrider.prescribe_deliveries() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -1321,6 +1330,7 @@ CREATE TRIGGER never_emptied BEFORE TRUNCATE ON postrider.events_default FOR EAC
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON postrider.quarantine FOR EACH STATEMENT EXECUTE FUNCTION postrider.refuse_change();
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON postrider.receipt_batches FOR EACH STATEMENT EXECUTE FUNCTION postrider.refuse_change();
 CREATE TRIGGER never_emptied BEFORE TRUNCATE ON postrider.sessions FOR EACH STATEMENT EXECUTE FUNCTION postrider.refuse_change();
+CREATE TRIGGER number_before_position BEFORE INSERT ON postrider.events FOR EACH STATEMENT EXECUTE FUNCTION postrider.number_before_position();
 CREATE TRIGGER prescribe_deliveries AFTER INSERT ON postrider.events REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION postrider.prescribe_deliveries();
 ALTER TABLE postrider.events ENABLE ALWAYS TRIGGER prescribe_deliveries;
 CREATE TRIGGER prescribe_deliveries AFTER INSERT ON postrider.events_default REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION postrider.prescribe_deliveries();
@@ -1430,6 +1440,7 @@ GRANT ALL ON FUNCTION postrider.key_hash(partition_key text) TO postrider_viewer
 GRANT ALL ON FUNCTION postrider.key_hash(partition_key text) TO postrider_operator;
 REVOKE ALL ON FUNCTION postrider.may_be_deep(value text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.new_events(event_types text[], payloads bytea[], aggregate_types text[], aggregate_ids text[], schema_versions text[], event_ids uuid[], tenants text[], aggregate_versions bigint[], content_types text[], partition_keys text[], actors text[], request_ids text[], correlation_ids text[], causation_ids text[], operation_ids text[], occurred_ats text[], traceparents text[], tracestates text[], headers json[]) FROM PUBLIC;
+REVOKE ALL ON FUNCTION postrider.number_before_position() FROM PUBLIC;
 REVOKE ALL ON FUNCTION postrider.prescribe_deliveries() FROM PUBLIC;
 GRANT SELECT ON TABLE postrider.events TO postrider_relay;
 GRANT SELECT ON TABLE postrider.events TO postrider_viewer;

@@ -112,8 +112,9 @@ pub struct Fetch {
     /// Lanes to read. All held by the session.
     pub lanes: Vec<Lane>,
     /// Only positions above. A hint that skips dead index entries, never a high-water mark: 0, or
-    /// the last position fetched since it was 0 with the same lanes. Deliveries passed over
-    /// because their key was held or busy stay below it until the caller goes back to 0.
+    /// at most the last position fetched since it was 0 with the same lanes. Deliveries passed over
+    /// because their key was held or busy stay below it until the caller goes back to 0, and so may
+    /// what was committed late: [`Horizon`] says which.
     pub after: Position,
     /// Positions in flight or buffered already. Ascending.
     pub exclude: Vec<Position>,
@@ -122,4 +123,17 @@ pub struct Fetch {
     pub limit: u32,
     /// Stops before the payloads fetched exceed this, but fetches at least one.
     pub bytes_max: u64,
+}
+
+/// Which transactions a fetch could see, where positions may appear out of order. Transactions are
+/// numbered in the order in which they begin to write, and have their number before they draw their
+/// first position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Horizon {
+    /// Of the fetch itself: higher than those of all transactions that had begun before it was
+    /// asked for.
+    pub number: u64,
+    /// Those with lower numbers were over: what they committed could be read, and nothing more of
+    /// theirs will appear.
+    pub over: u64,
 }

@@ -70,8 +70,10 @@ pub enum Mutation {
     StaleKept,
     /// What was read behind something that was left out goes before it.
     LeftOutOvertaken,
-    /// The reader never goes back to the front: a position that appears late is never read.
+    /// The reader never goes back to the front: what it passed over is never read.
     NeverFromTheFront,
+    /// The reader reads on from where it was: what appears late below is overtaken.
+    LateCommitOvertaken,
     /// An empty queue is not looked at again.
     PollingLost,
     /// Lanes are handed over while messages of theirs are in flight.
@@ -80,7 +82,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::FenceSkipped,
         Self::HeartbeatRevives,
         Self::SlotTakenTwice,
@@ -113,6 +115,7 @@ impl Mutation {
         Self::StaleKept,
         Self::LeftOutOvertaken,
         Self::NeverFromTheFront,
+        Self::LateCommitOvertaken,
         Self::PollingLost,
         Self::LanesNotDrained,
     ];

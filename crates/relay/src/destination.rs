@@ -411,6 +411,7 @@ impl Task {
             fetched: fetched.iter().map(|fetched| fetched.position).collect(),
             exhausted: exchanged.exhausted,
             next_due: exchanged.next_due,
+            horizon: exchanged.horizon,
         }));
         if !fetched.is_empty() {
             let (shared, served) = (Arc::clone(&self.shared), Arc::clone(&self.served));

@@ -73,13 +73,6 @@ impl Truth {
         self.committed.get(&position).map(|event| event.key_hash)
     }
 
-    /// Whether an event became visible after one with a later position.
-    pub(crate) fn appeared_late(&self, position: Position) -> bool {
-        let step = self.committed.get(&position).map_or(0, |event| event.step);
-        let mut later = self.committed.range(Position(position.0 + 1)..);
-        later.any(|(_, event)| event.step < step)
-    }
-
     /// Whether `earlier` may be overtaken at a destination by a later one of its key without a
     /// fault: it appeared after the later one had been read, or a person let the key pass.
     pub(crate) fn may_be_overtaken(

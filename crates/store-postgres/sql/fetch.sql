@@ -65,6 +65,8 @@ runs as materialized (
 select f.found, f.positions, f.event_ids, f.lanes, f.key_hashes, f.attempts,
     f.first_attempt_ago_us,
     m.at as now,
+    pg_current_xact_id()::text::bigint as number,
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint as over,
     exists (select from {schema}.suspensions s where s.destination_id = $1::integer) as suspended,
     case when f.found < $6::bigint then (
         select (extract(epoch from d.available_at - m.at) * 1000000)::bigint
@@ -89,7 +91,7 @@ cross join (
     from chosen c
 ) f
 union all
-select null, null, null, null, null, null, null, null, null, null,
+select null, null, null, null, null, null, null, null, null, null, null, null,
     e.position, e.event_id, e.envelope, e.envelope_digest, e.payload, e.traceparent, e.tracestate,
     e.headers, e.appended_at
 from runs r

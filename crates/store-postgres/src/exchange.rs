@@ -9,7 +9,7 @@ use postrider_contract::{EventId, receipt::Packed};
 use postrider_core::{AttemptId, Lane, Position, outcome::bounded_detail};
 use postrider_store::{
     ExchangeError, StoreError,
-    dispatch::{Exchange, Exchanged, Fetch, Fetched, Registration, SettledAs, Settlement},
+    dispatch::{Exchange, Exchanged, Fetch, Fetched, Horizon, Registration, SettledAs, Settlement},
 };
 use tokio_postgres::{Client, Row, Transaction, error::SqlState, types::FromSql};
 use uuid::Uuid;
@@ -219,6 +219,10 @@ fn read_fetch(fetch: &Fetch, rows: &[Row], exchanged: &mut Exchanged) -> Result<
         return Err(refused("the destination is not registered"));
     };
     exchanged.now = Some(read::time(whole, "now")?);
+    exchanged.horizon = Some(Horizon {
+        number: read::number(get(whole, "number")?, "number")?,
+        over: read::number(get(whole, "over")?, "over")?,
+    });
     let found: i64 = get(whole, "found")?;
     exchanged.fetched = read_deliveries(whole, events)?;
     if get(whole, "suspended")? {

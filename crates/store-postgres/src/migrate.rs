@@ -83,6 +83,7 @@ pub(crate) const MIGRATIONS: &[Migration] = migrations![
     8 "0008_producers",
     9 "0009_refusals",
     10 "0010_nil_event_id",
+    11 "0011_order",
 ];
 
 /// A first line that makes the file one statement outside a transaction: an index built while the

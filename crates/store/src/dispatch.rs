@@ -7,7 +7,7 @@ use postrider_contract::{Digest, EventId, Timestamp};
 use postrider_core::{Lane, Position};
 
 pub use postrider_core::exchange::{
-    Exchange, Fetch, Registration, Settled, SettledAs, Settlement, Suspend, Unfit,
+    Exchange, Fetch, Horizon, Registration, Settled, SettledAs, Settlement, Suspend, Unfit,
 };
 
 /// The result of appending one event.
@@ -35,6 +35,9 @@ pub struct Exchanged {
     pub next_due: Option<Duration>,
     /// The database's clock at the exchange; `None` without a fetch.
     pub now: Option<Timestamp>,
+    /// Which transactions the fetch could see. `None` without a fetch, and where positions appear
+    /// in order.
+    pub horizon: Option<Horizon>,
 }
 
 /// A due delivery with its event.

@@ -169,7 +169,7 @@ fn copies(evidence: &Evidence, judge: impl Fn(&str, Uuid) -> Option<String>) -> 
 fn second_identities(evidence: &Evidence) -> Vec<String> {
     let committed = &evidence.known.committed;
     let stored = evidence.database.events.iter();
-    let stored = stored.map(|(id, stored)| ("the database", *id, stored.digest));
+    let stored = stored.map(|(id, digest)| ("the database", *id, *digest));
     let arrived = evidence
         .arrivals
         .iter()

@@ -33,11 +33,6 @@ pub(crate) const ROUTES: [Route; 3] = [
 /// second has one.
 pub(crate) const ORDERINGS: [(&str, &str); 2] = [(FIRST, "key"), (SECOND, "strict")];
 
-/// Where the transport keeps the order of what it is given.
-pub(crate) fn may_have_many_in_flight(destination: &str) -> bool {
-    ORDERINGS.contains(&(destination, "key"))
-}
-
 /// The event types and their routes, as a relay's configuration has them.
 pub(crate) fn routes() -> String {
     let tables = ROUTES.iter().map(|route| {

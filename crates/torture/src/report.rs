@@ -37,8 +37,6 @@ pub(crate) struct Report {
     pub(crate) codes: BTreeMap<String, u64>,
     pub(crate) destinations: BTreeMap<String, Copies>,
     pub(crate) redeliveries_to_consumers: Option<u64>,
-    /// Events that came after a later one of their key where that is permitted.
-    pub(crate) overtaken_unseen: u64,
     pub(crate) relays_ended_by_themselves: u64,
 }
 
@@ -179,7 +177,6 @@ impl Report {
             line("redeliveries to consumers", count)?;
         }
         let ended = self.relays_ended_by_themselves;
-        line("overtaken before they were seen", self.overtaken_unseen)?;
         line("relays that ended by themselves", ended)?;
         writeln!(f)
     }

@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    audit::{audit, order::overtaken_unseen},
+    audit::audit,
     fault::Kind,
     report::{Report, copies},
     schedule::{self, Course},
@@ -124,7 +124,6 @@ async fn whole<W: World>(given: &Given) -> Result<Report> {
         codes: std::mem::take(&mut evidence.database.codes),
         destinations: copies(&evidence),
         redeliveries_to_consumers: evidence.consumed.as_ref().map(|one| one.redeliveries),
-        overtaken_unseen: overtaken_unseen(&evidence),
         relays_ended_by_themselves: world.ended_by_themselves(),
     };
     if !report.passes() {

@@ -115,6 +115,7 @@ macro_rules! store_suite {
                 ord_1_what_commits_late_is_still_sent,
                 ord_1_a_settled_run_does_not_swallow_a_late_commit,
                 ord_1_a_rolled_back_position_delays_nobody,
+                ord_1_a_fetch_says_what_may_still_appear,
                 a_long_foreign_transaction_delays_nobody,
                 ord_3_a_second_worker_never_overtakes_a_key,
                 a_lane_handed_over_keeps_its_order,

@@ -307,6 +307,34 @@ pub async fn ord_1_a_rolled_back_position_delays_nobody<H: StoreHarness>() {
     assert_eq!(worker.drain(alpha).await, [third.position]);
 }
 
+pub async fn ord_1_a_fetch_says_what_may_still_appear<H: StoreHarness>() {
+    let world = World::<H>::new().await;
+    let alpha = world.destinations[0];
+    let worker = world.worker().await;
+    let horizon = async || {
+        let fetch = worker.front(alpha);
+        worker.fetch_with(alpha, fetch).await.horizon
+    };
+    let mut early = world.harness.begin().await;
+    early.append(vec![event("a")]).await.unwrap();
+    if !H::CONCURRENT_WRITERS {
+        early.commit().await;
+        assert_eq!(horizon().await, None, "positions appear in order");
+        return;
+    }
+    let horizon = async || horizon().await.expect("positions appear out of order");
+    let before = horizon().await;
+    world.append(event("b")).await;
+    let seen = horizon().await;
+    assert!(before.number <= seen.number && before.over <= seen.over);
+    assert!(seen.over < before.number, "{before:?} {seen:?}");
+    early.commit().await;
+    // Whatever else runs on that server counts too, until it ends.
+    while horizon().await.over < seen.number {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 pub async fn a_long_foreign_transaction_delays_nobody<H: StoreHarness>() {
     let world = World::<H>::new().await;
     let foreign = world.harness.foreign_transaction().await;

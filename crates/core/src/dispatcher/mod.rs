@@ -21,6 +21,7 @@ mod batch;
 mod buffer;
 mod evidence;
 mod plan;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -38,7 +39,7 @@ use crate::{
     backoff::Backoff,
     breaker::{self, Admission, Breaker},
     delivery::Policy,
-    exchange::{Exchange, Suspend, Unfit},
+    exchange::{Exchange, Horizon, Suspend, Unfit},
     mutation::{self, Mutation},
 };
 
@@ -46,6 +47,7 @@ use batch::{Batch, Finished};
 use buffer::Buffer;
 pub use evidence::Evidence;
 use evidence::Evidences;
+use scan::Scan;
 
 /// How one destination is to be served.
 #[derive(Clone, Debug)]
@@ -74,8 +76,8 @@ pub struct Config {
     /// Between two looks at an empty queue: this after something came, doubling up to `poll_max`.
     pub poll_min: Duration,
     pub poll_max: Duration,
-    /// Least time between two scans from the front of the queue while it is not empty. Positions
-    /// become visible out of order, so a scan from the last position alone would miss some.
+    /// Least time between two scans from the front of the queue while it is not empty. A scan
+    /// passes over what is held, which lies behind it afterwards.
     pub rescan: Duration,
     /// Stop fetching after this many fetches.
     pub fetches_max: Option<u64>,
@@ -119,6 +121,7 @@ pub struct Reply {
     pub fetched: Vec<Position>,
     pub exhausted: bool,
     pub next_due: Option<Duration>,
+    pub horizon: Option<Horizon>,
 }
 
 /// What happened.
@@ -304,22 +307,6 @@ impl Gone {
     }
 }
 
-/// Where the reader of the queue is.
-#[derive(Debug)]
-struct Scan {
-    /// The next fetch reads above this.
-    after: Position,
-    /// The next fetch must start at the front.
-    from_front: bool,
-    /// No fetch before this, unless the doorbell rings.
-    idle_until: Option<Instant>,
-    /// The doorbell rang while a fetch was under way, which may have missed what it rang for.
-    rang: bool,
-    poll: Duration,
-    rescan_at: Instant,
-    fetches: u64,
-}
-
 /// How long a failed exchange or evidence call waits before it is repeated.
 const STORE_BACKOFF: Backoff = Backoff {
     first: Duration::from_millis(50),
@@ -329,15 +316,6 @@ const STORE_BACKOFF: Backoff = Backoff {
 impl<E> Dispatcher<E> {
     #[must_use]
     pub fn new(config: Config, now: Instant) -> Self {
-        let scan = Scan {
-            after: Position::START,
-            from_front: true,
-            idle_until: None,
-            rang: false,
-            poll: config.poll_min,
-            rescan_at: now,
-            fetches: 0,
-        };
         Self {
             rng: StdRng::seed_from_u64(config.seed),
             breaker: Breaker::new(config.breaker),
@@ -361,7 +339,7 @@ impl<E> Dispatcher<E> {
             pending: None,
             evidence: Evidences::default(),
             late: VecDeque::new(),
-            scan,
+            scan: Scan::new(config.poll_min, now),
             config,
         }
     }

@@ -20,6 +20,10 @@ use super::{
 /// Fetches that may wait to be prepared when another one starts.
 const PREPARING_MAX: usize = 1;
 
+/// Deliveries that a fetch may walk over again for what may still appear among them: some 10 ms on
+/// Postgres.
+const LOOK_BACK_MAX: u64 = 32_000;
+
 impl<E> Dispatcher<E> {
     /// Asks for an exchange if there is anything to settle, register or fetch, and none is
     /// under way.
@@ -167,8 +171,7 @@ impl<E> Dispatcher<E> {
         // read from the front is sure to come back for it in order.
         let rescan = now >= self.scan.rescan_at && !mutation::on(Mutation::NeverFromTheFront);
         if self.scan.from_front || rescan || self.config.one_per_key {
-            self.scan.after = Position::START;
-            self.scan.from_front = false;
+            self.scan.rewind();
         }
         self.buffer.restart();
         if self.config.one_per_key {
@@ -190,7 +193,7 @@ impl<E> Dispatcher<E> {
         exclude.sort_unstable();
         Some(Fetch {
             lanes: self.lanes.difference(&self.draining).copied().collect(),
-            after: self.scan.after,
+            after: self.scan.start(LOOK_BACK_MAX),
             exclude,
             busy_keys: busy_keys.into_iter().collect(),
             limit: u32::try_from(self.config.batch_max).unwrap_or(u32::MAX),
@@ -228,9 +231,8 @@ impl<E> Dispatcher<E> {
             let pause = (now.since(started) * 8).max(self.config.rescan);
             self.scan.rescan_at = now + pause;
         }
-        if let Some(last) = reply.fetched.last() {
-            self.scan.after = self.scan.after.max(*last);
-        }
+        self.scan
+            .read_on(fetch.after, &reply.fetched, reply.exhausted, reply.horizon);
         self.scan.poll = if reply.fetched.is_empty() {
             (self.scan.poll * 2).min(self.config.poll_max)
         } else {

@@ -140,7 +140,7 @@ impl World {
         self.handle(Input::Exchanged(Reply {
             fetched: fetched.to_vec(),
             exhausted: true,
-            next_due: None,
+            ..Reply::default()
         }));
     }
 
@@ -340,7 +340,7 @@ impl World {
         self.handle(Input::Exchanged(Reply {
             fetched: positions.iter().copied().map(Position).collect(),
             exhausted: positions.is_empty(),
-            next_due: None,
+            ..Reply::default()
         }));
     }
 

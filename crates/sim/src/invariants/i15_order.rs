@@ -11,9 +11,6 @@ use postrider_transport_memory::Stored;
 use super::{Invariant, Verdict, attempt_of, ensure};
 use crate::{oracle::Sending, truth::Truth};
 
-/// Where more than one of a key may be in flight, one thing is known and excused: a position that
-/// becomes visible after later ones lies below the reader's position until its next look at the
-/// front, and a later delivery of its key that is read meanwhile goes first.
 #[derive(Default)]
 pub(crate) struct Order {
     arrived: BTreeSet<(DestinationId, Position)>,
@@ -49,11 +46,7 @@ impl Invariant for Order {
                     State::Quarantined => known.on_quarantine == OnQuarantine::Hold,
                     State::Acknowledged => false,
                 };
-            let unseen = known.ordering == Ordering::Key
-                && open.state == State::Pending
-                && !open.waited
-                && truth.appeared_late(open.position);
-            if !holds || in_flight.contains(&open.position) || unseen {
+            if !holds || in_flight.contains(&open.position) {
                 continue;
             }
             let overtaking = sending.positions.iter().find(|position| {

@@ -27,6 +27,7 @@ impl Model {
         answer: &mut Exchanged,
     ) -> Result<(), StoreError> {
         answer.now = Some(now);
+        answer.horizon = Some(self.horizon());
         let registered = self.destination(destination)?;
         if registered.suspended.is_some() {
             answer.exhausted = true;

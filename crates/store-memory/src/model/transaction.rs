@@ -7,7 +7,10 @@ use postrider_core::{
     DestinationId, Position,
     mutation::{self, Mutation},
 };
-use postrider_store::{AppendError, StoreError, dispatch::Appended};
+use postrider_store::{
+    AppendError, StoreError,
+    dispatch::{Appended, Horizon},
+};
 
 use super::{Event, Model, refused};
 
@@ -101,6 +104,16 @@ impl Model {
                 self.roll_back(transaction);
                 Err(error)
             }
+        }
+    }
+
+    /// A transaction has its number from its begin, before it draws a position.
+    pub(super) fn horizon(&self) -> Horizon {
+        let number = self.transactions_begun + 1;
+        let oldest = self.transactions.keys().next();
+        Horizon {
+            number,
+            over: oldest.map_or(number, |TransactionId(oldest)| *oldest),
         }
     }
 

@@ -491,3 +491,27 @@ async fn python_and_node_call_the_functions_with_their_own_values() {
     }
     assert_eq!(rows.len(), 10);
 }
+
+#[tokio::test]
+async fn a_transaction_has_its_number_before_it_draws_a_position() {
+    let (_, client, _) = registered().await;
+    // The server gives it one by itself, for the sequence's log, at every 32nd position.
+    client
+        .batch_execute(
+            "create table public.numbered (before boolean);
+            create function note() returns trigger language plpgsql as $$ begin
+                insert into public.numbered values (pg_current_xact_id_if_assigned() is not null);
+                return new;
+            end $$;
+            create trigger note before insert on postrider.events for each row execute function note()",
+        )
+        .await
+        .expect("a trigger that sees each row after its position was drawn");
+    for key in 0..40 {
+        let append = format!("select postrider.append('order.placed', '{{}}', 'order', '{key}')");
+        client.batch_execute(&append).await.expect("appends");
+    }
+    let counts = "select count(*), count(*) filter (where before) from public.numbered";
+    let counts = client.query_one(counts, &[]).await.expect("counts");
+    assert_eq!((counts.get::<_, i64>(0), counts.get::<_, i64>(1)), (40, 40));
+}

@@ -29,10 +29,8 @@ pub(crate) struct Evidence {
 #[derive(Debug, Default)]
 pub(crate) struct Database {
     pub(crate) transactions: BTreeSet<Uuid>,
-    pub(crate) events: BTreeMap<Uuid, Stored>,
-    /// When the first attempt of an event to a destination was registered, in microseconds, where
-    /// the audit asks for it.
-    pub(crate) first_attempts: BTreeMap<(String, Uuid), i64>,
+    /// The payload of each.
+    pub(crate) events: BTreeMap<Uuid, Sha256>,
     /// Primary ones.
     pub(crate) receipts: Vec<Receipt>,
     pub(crate) open_deliveries: Vec<String>,
@@ -44,17 +42,6 @@ pub(crate) struct Database {
     pub(crate) counts: Counts,
     /// Outcomes of single deliveries that were not acknowledgements, by code.
     pub(crate) codes: BTreeMap<String, u64>,
-}
-
-/// An event as the outbox has it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored {
-    /// Of its payload.
-    pub(crate) digest: Sha256,
-    pub(crate) position: i64,
-    /// When its transaction wrote its commit record, in microseconds, where transactions may become
-    /// visible in another order than that of their positions.
-    pub(crate) committed_at: Option<i64>,
 }
 
 #[derive(Clone, Debug)]

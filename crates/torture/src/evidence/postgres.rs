@@ -4,7 +4,7 @@ use anyhow::Result;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::{Consumed, Counts, Database, Receipt, Stored};
+use super::{Consumed, Counts, Database, Receipt};
 use crate::{digest::Sha256, made};
 
 const RECEIPTS: &str = "\
@@ -14,20 +14,8 @@ const RECEIPTS: &str = "\
         where a.attempt_id = r.attempt_id and a.destination_id = r.destination_id
             and r.position >= run.first and r.position < run.first + run.length), r.shared ->> 'stream'
     from postrider.receipts r";
+const EVENTS: &str = "select event_id, payload from postrider.events";
 /// The server must have been started with `track_commit_timestamp`.
-const EVENTS: &str = "\
-    select event_id, payload, position,
-        (extract(epoch from pg_xact_commit_timestamp(xmin)) * 1000000)::bigint
-    from postrider.events";
-const FIRST_ATTEMPTS: &str = "\
-    select d.name, e.event_id,
-        (extract(epoch from min(a.registered_at)) * 1000000)::bigint
-    from postrider.attempts a
-    join postrider.destinations d using (destination_id)
-    cross join lateral unnest(a.run_starts, a.run_lengths) run(first, length)
-    join postrider.events e
-        on e.position >= run.first and e.position < run.first + run.length
-    group by d.name, e.event_id";
 const STORY: &str = "\
     select format('position %s, committed %s; ', e.position, pg_xact_commit_timestamp(e.xmin)) ||
         format('attempt %s to %s of %s, registered %s; ', left(a.attempt_id::text, 8), d.name,
@@ -82,16 +70,7 @@ pub(crate) async fn database(client: &Client) -> Result<Database> {
     }
     for row in client.query(EVENTS, &[]).await? {
         let payload: &[u8] = row.try_get(1)?;
-        let stored = Stored {
-            digest: Sha256::of(payload),
-            position: row.try_get(2)?,
-            committed_at: row.try_get(3)?,
-        };
-        found.events.insert(row.try_get(0)?, stored);
-    }
-    for row in client.query(FIRST_ATTEMPTS, &[]).await? {
-        let obligation = (row.try_get(0)?, row.try_get(1)?);
-        found.first_attempts.insert(obligation, row.try_get(2)?);
+        found.events.insert(row.try_get(0)?, Sha256::of(payload));
     }
     let codes = "select code, count(*) from postrider.attempt_exceptions group by code";
     for row in client.query(codes, &[]).await? {

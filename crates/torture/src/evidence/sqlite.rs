@@ -6,7 +6,7 @@ use anyhow::Result;
 use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
-use super::{Counts, Database, Receipt, Stored};
+use super::{Counts, Database, Receipt};
 use crate::digest::Sha256;
 
 /// The plus keeps SQLite from the index on destination and position, in which it would walk over
@@ -63,19 +63,12 @@ pub(crate) fn database(file: &Path) -> Result<Database> {
     for id in texts(&connection, own)? {
         found.transactions.insert(id.parse()?);
     }
-    let mut events =
-        connection.prepare("select event_id, payload, position from postrider_events")?;
+    let mut events = connection.prepare("select event_id, payload from postrider_events")?;
     let mut rows = events.query([])?;
     while let Some(row) = rows.next()? {
         let id: String = row.get(0)?;
         let payload: Vec<u8> = row.get(1)?;
-        let stored = Stored {
-            digest: Sha256::of(&payload),
-            position: row.get(2)?,
-            // One writer at a time.
-            committed_at: None,
-        };
-        found.events.insert(id.parse()?, stored);
+        found.events.insert(id.parse()?, Sha256::of(&payload));
     }
     let codes = "select code, count(*) from postrider_attempt_exceptions group by code";
     let mut codes = connection.prepare(codes)?;
