@@ -8,7 +8,8 @@ use postrider_core::{Class, DestinationId, Outcome, Position};
 use postrider_relay::TransportFactory;
 use postrider_store::control::RegisteredDestination;
 use postrider_transport::{
-    Answer, Batch, Error, Message, Probe, Probed, Problem, Provisioning, Traits, Transport, Usage,
+    Anchor, Answer, Batch, Error, Message, Probe, Probed, Problem, Provisioning, Traits, Transport,
+    Usage,
 };
 use postrider_transport_memory::{Decision, Fate, Memory};
 use tokio::sync::mpsc;
@@ -292,8 +293,8 @@ impl Transport for SimTransport {
         }
     }
 
-    async fn anchor(&self) -> Result<Option<u64>, Error> {
-        self.inner.anchor().await
+    async fn anchor(&self, messages: &[Arc<Message>]) -> Result<Option<Anchor>, Error> {
+        self.inner.anchor(messages).await
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Probed, Error> {

@@ -13,8 +13,8 @@ use postrider_contract::{
 };
 use postrider_core::Outcome;
 use postrider_transport::{
-    Answer, Batch, Error, LOCKED, Message, Probe, ProbeStrength, Probed, Problem, Provisioning,
-    Severity, Template, Traits, Transport, Usage, target::Alphabet,
+    Anchor, Answer, Batch, Error, LOCKED, Message, Probe, ProbeStrength, Probed, Problem,
+    Provisioning, Severity, Template, Traits, Transport, Usage, target::Alphabet,
 };
 use serde::Deserialize;
 use tokio::{
@@ -333,7 +333,8 @@ impl Transport for JsonLines {
             match line::write(message, self.serializer) {
                 Ok(text) => {
                     indexes.push(index);
-                    let look_from = message.earlier.map(|earlier| earlier.anchor.unwrap_or(0));
+                    let earlier = message.earlier.as_ref();
+                    let look_from = earlier.map(|earlier| offset_of(earlier.anchor.as_ref()));
                     lines.push(Line {
                         event_id: message.event_id,
                         text,
@@ -362,17 +363,15 @@ impl Transport for JsonLines {
     }
 
     /// The end of the file.
-    async fn anchor(&self) -> Result<Option<u64>, Error> {
-        Ok(Some(
-            self.with_journal(None, |journal| Ok(journal.length()))
-                .await?,
-        ))
+    async fn anchor(&self, _: &[Arc<Message>]) -> Result<Option<Anchor>, Error> {
+        let end = self.with_journal(None, |journal| Ok(journal.length()));
+        Ok(Some(Anchor::number(end.await?)))
     }
 
     /// While this process holds the lock nobody else can append, and an append of its own is over
     /// before the look-up begins: what is not there is absent.
     async fn probe(&self, probe: &Probe) -> Result<Probed, Error> {
-        let (event_id, from) = (probe.event_id, probe.anchor.unwrap_or(0));
+        let (event_id, from) = (probe.event_id, offset_of(probe.anchor.as_ref()));
         let looked = self
             .with_journal(None, move |journal| {
                 journal.look(event_id, from).map_err(AppendError::Undone)
@@ -397,6 +396,11 @@ impl Transport for JsonLines {
             journal.take();
         }
     }
+}
+
+/// Without an anchor, the whole file is read.
+fn offset_of(anchor: Option<&Anchor>) -> u64 {
+    anchor.and_then(Anchor::as_number).unwrap_or(0)
 }
 
 impl fmt::Debug for JsonLines {

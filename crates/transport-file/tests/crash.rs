@@ -7,7 +7,9 @@ use std::{io::Write, process::Command, sync::Arc, time::Duration};
 use postrider_conformance::transport::fixture;
 use postrider_contract::{Receipt, destination::Serializer};
 use postrider_core::{Class, Outcome};
-use postrider_transport::{Earlier, Error, Probed, Provisioning, Severity, Transport, Usage};
+use postrider_transport::{
+    Anchor, Earlier, Error, Probed, Provisioning, Severity, Transport, Usage,
+};
 use postrider_transport_file::JsonLines;
 use support::{Harness, destination};
 
@@ -150,7 +152,7 @@ async fn an_id_beyond_the_index_is_looked_for_in_the_file() {
     let first = fixture::send(&transport, &sent, AMPLE).await;
     for n in 0..5 {
         let mut message = sent[n].clone();
-        for anchor in [None, Some(at(&first[n]).0)] {
+        for anchor in [None, Some(Anchor::number(at(&first[n]).0))] {
             message.earlier = Some(Earlier {
                 first_sent_ago: AMPLE,
                 anchor,

@@ -23,8 +23,8 @@ use postrider_contract::{
 };
 use postrider_core::Outcome;
 use postrider_transport::{
-    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provisioning, Severity,
-    Template, Traits, Transport, Usage, target::Alphabet,
+    Anchor, Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provisioning,
+    Severity, Template, Traits, Transport, Usage, target::Alphabet,
 };
 use reqwest::{
     Response,
@@ -434,7 +434,7 @@ impl Transport for Webhook {
         }
     }
 
-    async fn anchor(&self) -> Result<Option<u64>, Error> {
+    async fn anchor(&self, _: &[Arc<Message>]) -> Result<Option<Anchor>, Error> {
         Ok(None)
     }
 

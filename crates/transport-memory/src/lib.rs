@@ -17,8 +17,8 @@ use futures::{
 };
 use postrider_core::{Class, Outcome};
 use postrider_transport::{
-    Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provisioning, Traits,
-    Transport, Usage,
+    Anchor, Answer, Batch, Error, Message, Probe, ProbeStrength, Probed, Problem, Provisioning,
+    Traits, Transport, Usage,
 };
 use tokio::sync::mpsc;
 
@@ -250,11 +250,11 @@ impl Transport for Memory {
         }
     }
 
-    async fn anchor(&self) -> Result<Option<u64>, Error> {
+    async fn anchor(&self, _: &[Arc<Message>]) -> Result<Option<Anchor>, Error> {
         if self.broker.is_down() {
             Err(down())
         } else {
-            Ok(Some(self.broker.next_sequence()))
+            Ok(Some(Anchor::number(self.broker.next_sequence())))
         }
     }
 
@@ -266,18 +266,17 @@ impl Transport for Memory {
             reason: reason.to_owned(),
         };
         let strength = self.broker.options().probe;
-        Ok(
-            match (strength, self.broker.find(probe.event_id, probe.anchor)) {
-                (ProbeStrength::None, _) => cannot_tell("this broker cannot be asked"),
-                (_, (Some(sequence), _)) if self.broker.holds(sequence, &probe.payload_digest) => {
-                    Probed::Found(self.broker.receipt(sequence))
-                }
-                (_, (Some(_), _)) => cannot_tell("the broker holds this id with another payload"),
-                (ProbeStrength::Finds, (None, _)) => cannot_tell("not seen"),
-                (ProbeStrength::ProvesAbsence, (None, true)) => cannot_tell("a copy is under way"),
-                (ProbeStrength::ProvesAbsence, (None, false)) => Probed::ProvenAbsent,
-            },
-        )
+        let anchor = probe.anchor.as_ref().and_then(Anchor::as_number);
+        Ok(match (strength, self.broker.find(probe.event_id, anchor)) {
+            (ProbeStrength::None, _) => cannot_tell("this broker cannot be asked"),
+            (_, (Some(sequence), _)) if self.broker.holds(sequence, &probe.payload_digest) => {
+                Probed::Found(self.broker.receipt(sequence))
+            }
+            (_, (Some(_), _)) => cannot_tell("the broker holds this id with another payload"),
+            (ProbeStrength::Finds, (None, _)) => cannot_tell("not seen"),
+            (ProbeStrength::ProvesAbsence, (None, true)) => cannot_tell("a copy is under way"),
+            (ProbeStrength::ProvesAbsence, (None, false)) => Probed::ProvenAbsent,
+        })
     }
 
     async fn close(&self) {}

@@ -74,6 +74,7 @@ fn probe(broker: &Broker, number: u128) -> Probed {
         event_id: id(number),
         payload_digest: Digest::of_bytes(number.to_string().as_bytes()),
         anchor: None,
+        partition_key: String::new(),
         routing: routing(),
     };
     block_on(Memory::open(broker).probe(&probe)).expect("the broker is up")

@@ -33,8 +33,8 @@ use postrider_contract::{
 };
 use postrider_core::{Class, Outcome};
 use postrider_transport::{
-    Answer, Batch, Error, Late, Message, Probe, ProbeStrength, Probed, Problem, Provisioning,
-    Template, Traits, Transport, Usage,
+    Anchor, Answer, Batch, Error, Late, Message, Probe, ProbeStrength, Probed, Problem,
+    Provisioning, Template, Traits, Transport, Usage,
 };
 use tokio::{
     sync::mpsc,
@@ -194,7 +194,7 @@ impl JetStream {
         let messages = &flight.batch.messages;
         let mut wanted = Wanted::default();
         for (index, message) in messages.iter().enumerate() {
-            let Some(earlier) = message.earlier else {
+            let Some(earlier) = &message.earlier else {
                 continue;
             };
             // It may still be on its way for as long as the send timeout.
@@ -206,7 +206,7 @@ impl JetStream {
                     index,
                     message.event_id,
                     subject,
-                    earlier.anchor,
+                    earlier.anchor.as_ref().and_then(Anchor::as_number),
                     earlier.first_sent_ago,
                 );
             }
@@ -405,13 +405,13 @@ impl Transport for JetStream {
             .take()
     }
 
-    async fn anchor(&self) -> Result<Option<u64>, Error> {
+    async fn anchor(&self, _: &[Arc<Message>]) -> Result<Option<Anchor>, Error> {
         if let Some(newest) = self.dial.newest() {
-            return Ok(Some(newest + 1));
+            return Ok(Some(Anchor::number(newest + 1)));
         }
         let link = self.connected().await?;
         let info = stream::info(&link, &self.place.stream).await?;
-        Ok(Some(info.state.last_seq + 1))
+        Ok(Some(Anchor::number(info.state.last_seq + 1)))
     }
 
     async fn probe(&self, probe: &Probe) -> Result<Probed, Error> {

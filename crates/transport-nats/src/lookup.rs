@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use postrider_contract::{EventId, Receipt, Timestamp};
-use postrider_transport::{Error, Probe, Probed, wire::payload_digest};
+use postrider_transport::{Anchor, Error, Probe, Probed, wire::payload_digest};
 
 use crate::{
     Place,
@@ -138,15 +138,11 @@ pub(crate) async fn probe(
     let Ok(subject) = place.subject.render(&probe.routing) else {
         return cannot_tell("the event has no subject here".to_owned());
     };
+    let anchor = probe.anchor.as_ref().and_then(Anchor::as_number);
+    let anchor = anchor.unwrap_or(0);
     let mut wanted = Wanted::default();
     // Without an anchor and without a time, everything that is stored is read.
-    wanted.add(
-        0,
-        probe.event_id,
-        subject,
-        Some(probe.anchor.unwrap_or(0)),
-        Duration::MAX,
-    );
+    wanted.add(0, probe.event_id, subject, Some(anchor), Duration::MAX);
     // By itself: absence must not rest on what was read for other reasons.
     let mut found = find(link, place, settings, &Progress::default(), &wanted).await?;
     if let Some(seen) = found.seen.remove(&0) {
@@ -163,7 +159,7 @@ pub(crate) async fn probe(
         ));
     }
     let info = stream::info(link, &place.stream).await?;
-    let from = probe.anchor.unwrap_or(0).max(1);
+    let from = anchor.max(1);
     let keeps_all = info.config.retention == "limits"
         && info.state.num_deleted == 0
         && info.state.first_seq.max(1) <= from;

@@ -9,7 +9,7 @@ use postrider_contract::Receipt;
 use postrider_core::{Class, Outcome};
 use postrider_testkit::proxy::Flow;
 use postrider_transport::{
-    Batch, Earlier, Error, Late, Message, Provisioning, Severity, Transport, Usage,
+    Anchor, Batch, Earlier, Error, Late, Message, Provisioning, Severity, Transport, Usage,
 };
 use postrider_transport_nats::{Connection, JetStream};
 use support::{Harness, Oldest, connection, destination, fake::Fake, usage};
@@ -176,8 +176,8 @@ async fn nat_3_a_retry_beyond_the_window_is_looked_up_and_not_stored_again() {
         let (harness, transport) = short_window().await;
         let destination = harness.destination();
         fixture::send(&transport, &fixture::messages(&destination, 5), AMPLE).await;
-        let anchor = transport.anchor().await.unwrap();
-        assert_eq!(anchor, Some(6));
+        let anchor = transport.anchor(&[]).await.unwrap();
+        assert_eq!(anchor, Some(Anchor::number(6)));
         let mut message = fixture::messages(&destination, 1).remove(0);
         let first = fixture::send_one(&transport, &message, AMPLE).await;
         assert_eq!(sequence(&first), (6, false));
@@ -220,7 +220,10 @@ async fn nat_3_a_look_up_that_finds_nothing_is_followed_by_the_send() {
     let (harness, transport) = short_window().await;
     let destination = harness.destination();
     let mut sent = fixture::messages(&destination, 3);
-    for (message, anchor) in sent.iter_mut().zip([Some(1), Some(1_000), None]) {
+    for (message, anchor) in sent
+        .iter_mut()
+        .zip([Some(1), Some(1_000), None].map(|at| at.map(Anchor::number)))
+    {
         message.earlier = Some(Earlier {
             first_sent_ago: Duration::from_secs(9),
             anchor,
@@ -264,7 +267,7 @@ async fn nat_3_a_look_up_longer_than_the_send_timeout_comes_to_its_end() {
     window_over(&harness).await;
     message.earlier = Some(Earlier {
         first_sent_ago: Duration::from_secs(9),
-        anchor: Some(1),
+        anchor: Some(Anchor::number(1)),
     });
     // There and back twice as long as a fiftieth of the send timeout.
     harness
@@ -439,7 +442,7 @@ async fn a_sealed_stream_proves_absence() {
     let destination = harness.destination();
     fixture::send(&transport, &fixture::messages(&destination, 3), AMPLE).await;
     let never = fixture::messages(&destination, 1).remove(0);
-    let probe = fixture::probe_of(&never, b"{\"n\":0}", Some(2));
+    let probe = fixture::probe_of(&never, b"{\"n\":0}", Some(Anchor::number(2)));
     let probed = transport.probe(&probe).await.unwrap();
     assert!(
         matches!(probed, postrider_transport::Probed::CannotTell { .. }),

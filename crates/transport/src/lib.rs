@@ -37,12 +37,31 @@ pub struct Message {
 /// Earlier sends of the same event to the same destination, whatever came of them. A transport
 /// whose destination forgets ids looks for the event first when its memory may be exceeded, and
 /// answers with the receipt of what it finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
     /// The time since the first send, at least.
     pub first_sent_ago: Duration,
     /// The [`Transport::anchor`] recorded before the first send.
-    pub anchor: Option<u64>,
+    pub anchor: Option<Anchor>,
+}
+
+/// A place from which a probe may start, in the words of the transport that made it: nobody else
+/// reads it. At most 64 KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor(pub Arc<str>);
+
+impl Anchor {
+    /// Of a transport whose destination is one log.
+    #[must_use]
+    pub fn number(number: u64) -> Self {
+        Self(number.to_string().into())
+    }
+
+    /// What [`Anchor::number`] was made of; `None`: another transport made it.
+    #[must_use]
+    pub fn as_number(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
 }
 
 /// The fields that a target may be made from, such as `orders.{event_type}`.
@@ -121,8 +140,24 @@ pub struct Probe {
     pub event_id: EventId,
     pub payload_digest: Digest,
     /// Where to start looking, as recorded before the attempt. `None`: wherever it makes sense.
-    pub anchor: Option<u64>,
+    pub anchor: Option<Anchor>,
+    /// As the message had it: where keys choose a part of the destination, only that is read.
+    pub partition_key: String,
     pub routing: Routing,
+}
+
+/// How far a consumer has come in one log or queue of a destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerPosition {
+    /// The log or queue, as receipts name it; with its partition, such as `orders/3`.
+    pub place: String,
+    /// The last position that the consumer has confirmed with all before it, as receipts write it.
+    /// `None`: it has confirmed none, or the destination keeps no such position.
+    pub confirmed: Option<String>,
+    /// Messages that it has not confirmed, at the time of the answer; `None`: not known.
+    pub waiting: Option<u64>,
+    /// False where the destination itself says that its figures are estimates.
+    pub exact: bool,
 }
 
 /// Something that keeps a destination from working as promised.
@@ -222,12 +257,26 @@ pub trait Transport: Debug + Send + Sync + 'static {
         None
     }
 
-    /// A position from which a later probe may start, read before an attempt. `None` where the
-    /// transport has no such thing.
-    async fn anchor(&self) -> Result<Option<u64>, Error>;
+    /// A place from which a later probe for any of `messages` may start, read before an attempt to
+    /// send them. `None` where the transport has no such thing.
+    async fn anchor(&self, messages: &[Arc<Message>]) -> Result<Option<Anchor>, Error>;
 
     /// Looks for an event without sending it again.
     async fn probe(&self, probe: &Probe) -> Result<Probed, Error>;
+
+    /// How far a named consumer of this destination has come, in every part of it; read-only.
+    ///
+    /// # Errors
+    /// [`Error::Misconfigured`] where the destination does not know its consumers, or not this one.
+    async fn positions(&self, consumer: &str) -> Result<Vec<ConsumerPosition>, Error> {
+        Err(Error::Misconfigured {
+            code: "positions_unknown",
+            message: format!(
+                "a destination of this kind does not know how far consumer \"{consumer}\" has \
+                 come; let it post receipts from its inbox"
+            ),
+        })
+    }
 
     /// Lets open connections go, waiting for nothing.
     async fn close(&self);

@@ -12,7 +12,7 @@ use postrider_contract::{
 };
 use postrider_core::Outcome;
 use postrider_transport::{
-    Answer, Batch, Message, Probe, Transport,
+    Anchor, Answer, Batch, Message, Probe, Transport,
     wire::{Event, Place, message},
 };
 use tokio::{
@@ -104,11 +104,12 @@ pub fn message_of_size(destination: &Destination, bytes: usize) -> Message {
 
 /// The question about a message.
 #[must_use]
-pub fn probe_of(message: &Message, payload: &[u8], anchor: Option<u64>) -> Probe {
+pub fn probe_of(message: &Message, payload: &[u8], anchor: Option<Anchor>) -> Probe {
     Probe {
         event_id: message.event_id,
         payload_digest: Digest::of_bytes(payload),
         anchor,
+        partition_key: message.partition_key.clone(),
         routing: message.routing.clone(),
     }
 }

@@ -415,13 +415,15 @@ pub async fn a_probe_tells_the_truth<H: Harness>() {
     assert_eq!(transport.traits().probe, strength);
     let payload = "{\"n\":1}";
     receipt(&send_one(&transport, &messages(&destination, 1)[0], AMPLE).await);
-    let anchor = transport.anchor().await.expect("the destination is up");
     let sent = message_of(&destination, &new_event("1", payload));
+    let about = [Arc::new(sent.clone())];
+    let anchor = transport.anchor(&about).await;
+    let anchor = anchor.expect("the destination is up");
     let never = message_of(&destination, &new_event("1", payload));
     let outcome = send_one(&transport, &sent, AMPLE).await;
-    for anchor in [anchor, None] {
+    for anchor in [anchor.clone(), None] {
         let found = transport
-            .probe(&probe_of(&sent, payload.as_bytes(), anchor))
+            .probe(&probe_of(&sent, payload.as_bytes(), anchor.clone()))
             .await;
         let absent = transport
             .probe(&probe_of(&never, payload.as_bytes(), anchor))
