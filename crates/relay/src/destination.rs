@@ -176,6 +176,9 @@ impl Task {
         let mut fenced_until = None;
         self.handle(Input::Tick);
         loop {
+            if slept_past(fenced_until, clock.now(), self.shared.hard) {
+                fenced_until = Some(clock.now() + self.shared.hard * 2);
+            }
             if self.finished(fenced_until) {
                 break;
             }
@@ -614,6 +617,12 @@ impl Task {
 /// What the task's own sends report.
 pub(crate) struct Inbox {
     answers: mpsc::UnboundedReceiver<Sent>,
+}
+
+/// Whether a process was paused past the end of a fenced session's listening, which it would have
+/// woken up for. What came meanwhile waits to be read: it listens as long again.
+fn slept_past(fenced_until: Option<Instant>, now: Instant, hard: Duration) -> bool {
+    fenced_until.is_some_and(|until| now >= until + hard)
 }
 
 /// The outcome of the oldest. Nothing is lost when it is dropped half-way.

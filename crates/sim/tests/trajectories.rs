@@ -54,7 +54,13 @@ fn seeds_that_found_something_once() {
     /// The answer of an opening was lost and the session ended: the relay asked for the same one
     /// for ever.
     const OPENED_AND_ENDED: u64 = 50_339;
+    /// A worker slept past the time for which an ended session listens, and dropped what had come.
+    const SLEPT_PAST: u64 = 808_579;
+    /// What a worker sends as it wakes up was taken for the send of its next session.
+    const WOKE_UP: u64 = 340_494;
     for seed in [
+        SLEPT_PAST,
+        WOKE_UP,
         OPENED_AND_ENDED,
         WAITS_IN_HAND,
         READ_PAST,

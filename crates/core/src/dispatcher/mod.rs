@@ -709,8 +709,7 @@ impl<E> Dispatcher<E> {
             // down, and then nothing in the store would hold what follows.
             self.scan.from_front = true;
         }
-        let from_the_front = keys.iter().map(|key| (*key, Position::START));
-        self.left_out(&from_the_front.collect());
+        self.left_out(keys.iter().map(|key| (*key, Position::START)));
         if let Some(pending) = &mut self.pending
             && let Some(registering) = &mut pending.registering
         {
@@ -723,10 +722,10 @@ impl<E> Dispatcher<E> {
 
     /// Nothing of these keys, from these positions on, that was fetched since may go before what was
     /// left out there.
-    fn left_out(&mut self, keys: &BTreeMap<i64, Position>) {
+    fn left_out(&mut self, keys: impl Iterator<Item = (i64, Position)> + Clone) {
         for stale in self.stale() {
-            for (key, from) in keys {
-                stale.add_key(*key, *from);
+            for (key, from) in keys.clone() {
+                stale.add_key(key, from);
             }
         }
     }

@@ -300,7 +300,7 @@ impl<E> Dispatcher<E> {
         if !left_out.is_empty() {
             self.start_over();
             if !mutation::on(Mutation::LeftOutOvertaken) {
-                self.left_out(&left_out);
+                self.left_out(left_out.iter().map(|(key, from)| (*key, *from)));
             }
         }
         if !unfit_keys.is_empty() {

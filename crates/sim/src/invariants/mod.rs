@@ -93,9 +93,10 @@ fn ensure(holds: bool, detail: impl FnOnce() -> String) -> Verdict {
 
 /// The attempt that a batch belongs to: registered by a session of this life for this
 /// destination, with every message among its members, and not sent before. Of several, because an
-/// earlier session registered one and was lost before it sent it, the newest.
+/// earlier session registered one and was lost before it sent it, the newest; but what a worker
+/// sends as it wakes up, it had decided to send before it slept, so that it is the oldest.
 pub(crate) fn attempt_of<'a>(sending: &Sending<'a>, truth: &Truth) -> Option<AttemptFact<'a>> {
-    sending
+    let mut candidates: Vec<_> = sending
         .model
         .attempt_facts()
         .filter(|attempt| {
@@ -107,5 +108,10 @@ pub(crate) fn attempt_of<'a>(sending: &Sending<'a>, truth: &Truth) -> Option<Att
                     .iter()
                     .all(|position| attempt.members.contains(position))
         })
-        .max_by_key(|attempt| (attempt.finished_at.is_none(), attempt.registered_at))
+        .collect();
+    candidates.sort_by_key(|attempt| (attempt.finished_at.is_none(), attempt.registered_at));
+    if sending.lease_left.is_some() {
+        candidates.reverse();
+    }
+    candidates.into_iter().next()
 }
