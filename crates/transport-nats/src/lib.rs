@@ -3,6 +3,7 @@
 
 mod ack;
 mod connection;
+mod consumer;
 mod dial;
 mod flight;
 mod handshake;
@@ -33,8 +34,8 @@ use postrider_contract::{
 };
 use postrider_core::{Class, Outcome};
 use postrider_transport::{
-    Anchor, Answer, Batch, Error, Late, Message, Probe, ProbeStrength, Probed, Problem,
-    Provisioning, Template, Traits, Transport, Usage,
+    Anchor, Answer, Batch, ConsumerPosition, Error, Late, Message, Probe, ProbeStrength, Probed,
+    Problem, Provisioning, Template, Traits, Transport, Usage,
 };
 use tokio::{
     sync::mpsc,
@@ -417,6 +418,12 @@ impl Transport for JetStream {
     async fn probe(&self, probe: &Probe) -> Result<Probed, Error> {
         let link = self.connected().await?;
         lookup::probe(&link, &self.place, &self.settings, probe).await
+    }
+
+    async fn positions(&self, consumer: &str) -> Result<Vec<ConsumerPosition>, Error> {
+        let link = self.connected().await?;
+        let position = consumer::position(&link, &self.place.stream, consumer).await?;
+        Ok(vec![position])
     }
 
     async fn close(&self) {
