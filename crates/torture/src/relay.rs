@@ -19,29 +19,34 @@ use tokio::{
 pub(crate) const LEASE: Duration = Duration::from_secs(4);
 /// What a relay waits for one answer.
 pub(crate) const SEND: Duration = Duration::from_millis(1_000);
-const DEADLINES: &str = "\
-[relay]
-batch_max = 100
-poll_max = \"50ms\"
-poll_max_with_doorbell = \"500ms\"
-backoff_first = \"100ms\"
-backoff_max = \"2s\"
-breaker_first = \"100ms\"
-breaker_max = \"1s\"
-[relay.deadlines]
-connect = \"700ms\"
-send = \"1s\"
-hard = \"1500ms\"
-settle_margin = \"500ms\"
-lease = \"4s\"
-heartbeat = \"1s\"
-shutdown_grace = \"3s\"
-[admin]
-listen = \"off\"
-";
 /// Generous against a busy machine.
 const STOP_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Short ones, so that every one of them is met in a run.
+fn deadlines() -> String {
+    let (send, lease) = (SEND.as_millis(), LEASE.as_millis());
+    format!(
+        "[relay]\n\
+         batch_max = 100\n\
+         poll_max = \"50ms\"\n\
+         poll_max_with_doorbell = \"500ms\"\n\
+         backoff_first = \"100ms\"\n\
+         backoff_max = \"2s\"\n\
+         breaker_first = \"100ms\"\n\
+         breaker_max = \"1s\"\n\
+         [relay.deadlines]\n\
+         connect = \"700ms\"\n\
+         send = \"{send}ms\"\n\
+         hard = \"1500ms\"\n\
+         settle_margin = \"500ms\"\n\
+         lease = \"{lease}ms\"\n\
+         heartbeat = \"1s\"\n\
+         shutdown_grace = \"3s\"\n\
+         [admin]\n\
+         listen = \"off\"\n"
+    )
+}
 
 /// How one relay reaches its database and its destinations.
 #[derive(Debug)]
@@ -66,7 +71,8 @@ impl Relay {
     pub(crate) fn new(binary: &Path, name: &str, configured: &Configured) -> Result<Self> {
         let program = Program::new(&format!("relay-{name}"))?;
         let Configured { store_url, rest } = configured;
-        let text = format!("[store]\nurl = \"{store_url}\"\n{DEADLINES}{rest}");
+        let deadlines = deadlines();
+        let text = format!("[store]\nurl = \"{store_url}\"\n{deadlines}{rest}");
         std::fs::write(program.folder().join("postrider.toml"), text)?;
         Ok(Self {
             binary: binary.to_owned(),
