@@ -58,9 +58,12 @@ fn seeds_that_found_something_once() {
     const SLEPT_PAST: u64 = 808_579;
     /// What a worker sends as it wakes up was taken for the send of its next session.
     const WOKE_UP: u64 = 340_494;
+    /// The same, of two attempts of which one holds the other's members.
+    const WOKE_UP_WITH_MORE: u64 = 957_550;
     for seed in [
         SLEPT_PAST,
         WOKE_UP,
+        WOKE_UP_WITH_MORE,
         OPENED_AND_ENDED,
         WAITS_IN_HAND,
         READ_PAST,

@@ -14,9 +14,9 @@ mod link;
 mod lookup;
 mod outbox;
 mod preflight;
-mod progress;
 mod protocol;
 mod provision;
+mod reading;
 mod stream;
 mod subject;
 
@@ -29,7 +29,7 @@ use std::{
 
 use async_trait::async_trait;
 use postrider_contract::{
-    Destination, Receipt,
+    Destination, Digest, Receipt,
     destination::{Durability, Serializer},
 };
 use postrider_core::{Class, Outcome};
@@ -52,7 +52,7 @@ use crate::{
     inbox::Inbox,
     link::Link,
     lookup::Wanted,
-    progress::Progress,
+    reading::Readings,
 };
 
 /// The `kind` of destinations that this transport serves.
@@ -71,7 +71,7 @@ pub struct JetStream {
     dial: Dial,
     /// Whoever holds it publishes: batches sent one after the other stay in that order.
     turn: tokio::sync::Mutex<()>,
-    looked: Progress,
+    looked: Readings,
     holds: Arc<Holds>,
     late: Mutex<Option<mpsc::Receiver<Late>>>,
 }
@@ -104,7 +104,7 @@ impl JetStream {
             place,
             settings,
             turn: tokio::sync::Mutex::new(()),
-            looked: Progress::default(),
+            looked: Readings::default(),
             holds: Arc::default(),
             late: Mutex::new(Some(receiver)),
         })
@@ -236,9 +236,9 @@ impl JetStream {
                 "a look-up before a late retry ended at its bound; what it missed may be stored twice"
             );
         }
-        let settled = found.seen.into_iter().map(|(index, seen)| {
-            let outcome = if seen.body == messages[index].body {
-                Outcome::Acknowledged(seen.receipt)
+        let settled = found.seen.into_iter().map(|(index, copy)| {
+            let outcome = if copy.digest == Digest::of_bytes(&messages[index].body) {
+                Outcome::Acknowledged(receipt(link, &self.place.stream, copy.sequence))
             } else {
                 Outcome::rejected(
                     "digest_conflict",

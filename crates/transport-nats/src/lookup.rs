@@ -1,17 +1,17 @@
-//! Looking for messages by their id, without sending anything: reads forward from the anchor,
-//! message by message on the subject, up to the end as it was when the look-up began.
+//! Looking for messages by their id, without sending anything: reads forward from the anchor on the
+//! subject, up to the end as it was when the look-up began.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bytes::Bytes;
-use postrider_contract::{EventId, Receipt, Timestamp};
+use futures::future::try_join_all;
+use postrider_contract::{EventId, Timestamp};
 use postrider_transport::{Anchor, Error, Probe, Probed, wire::payload_digest};
 
 use crate::{
     Place,
     connection::Settings,
     link::Link,
-    progress::{Progress, Reading},
+    reading::{Copy, Readings, Start},
     receipt,
     stream::{self, ApiError, Info, Stored},
 };
@@ -21,6 +21,9 @@ const CLOCK_MARGIN: Duration = Duration::from_secs(300);
 /// Halvings when a start is looked for by time: more than a 64-bit sequence can need.
 const HALVINGS_MAX: u32 = 64;
 
+/// Messages that are asked for at a time, where each question brings another one.
+const QUESTIONS_MAX: u64 = 16;
+
 /// What to look for, by subject.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
@@ -29,7 +32,7 @@ pub(crate) struct Wanted {
 
 #[derive(Debug)]
 struct Subject {
-    events: BTreeMap<String, usize>,
+    events: Vec<(EventId, usize)>,
     /// The earliest anchor; `None`: at least one has none.
     anchor: Option<u64>,
     first_sent_ago: Duration,
@@ -39,15 +42,9 @@ struct Subject {
 #[derive(Debug)]
 pub(crate) struct Found {
     /// By index in the batch.
-    pub(crate) seen: BTreeMap<usize, Seen>,
+    pub(crate) seen: BTreeMap<usize, Copy>,
     /// Everything from the anchor on was read.
     pub(crate) complete: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub(crate) receipt: Receipt,
-    pub(crate) body: Bytes,
 }
 
 impl Wanted {
@@ -60,11 +57,11 @@ impl Wanted {
         first_sent_ago: Duration,
     ) {
         let subject = self.subjects.entry(subject).or_insert_with(|| Subject {
-            events: BTreeMap::new(),
+            events: Vec::new(),
             anchor,
             first_sent_ago,
         });
-        subject.events.insert(event_id.to_string(), index);
+        subject.events.push((event_id, index));
         subject.anchor = subject
             .anchor
             .zip(anchor)
@@ -82,7 +79,7 @@ pub(crate) async fn find(
     link: &Link,
     place: &Place,
     settings: &Settings,
-    progress: &Progress,
+    readings: &Readings,
     wanted: &Wanted,
 ) -> Result<Found, ApiError> {
     let info = stream::info(link, &place.stream).await?;
@@ -90,37 +87,86 @@ pub(crate) async fn find(
         seen: BTreeMap::new(),
         complete: true,
     };
-    let mut left = settings.lookup_messages_max;
+    let max = usize::try_from(settings.lookup_messages_max).unwrap_or(usize::MAX);
     for (subject, want) in &wanted.subjects {
-        let events = want.events.keys();
-        let first = match progress.next(&info.created, events.clone()) {
-            Some(next) => next,
-            None => start(link, place, &info, want).await?,
-        };
-        let mut reading = Reading::new(progress, &info.created, events, first);
-        while !reading.is_over() && reading.sequence <= info.state.last_seq {
-            if left == 0 {
-                found.complete = false;
-                return Ok(found);
-            }
-            left -= 1;
-            let next = stream::next(link, &place.stream, reading.sequence, subject).await?;
-            let Some(stored) = next else {
-                reading.sequence = info.state.last_seq + 1;
+        let start = want.start(&info);
+        if !readings.resume(&info.created, subject, start) {
+            let from = first_of(link, place, &info, start).await?;
+            readings.begin(subject, from, start, max);
+        }
+        let mut questions = 1;
+        let mut room_was_made = false;
+        loop {
+            let state = readings.with(subject, |reading| {
+                let all = want
+                    .events
+                    .iter()
+                    .all(|(id, _)| reading.find(id.0).is_some());
+                (all, reading.next(), reading.len() >= max)
+            });
+            let Some((false, next, full)) = state else {
                 break;
             };
-            reading.sequence = stored.sequence + 1;
-            // The first copy is the one that counts, as in the server's own dedup.
-            if let Some(id) = &stored.message_id
-                && reading.is_missing(id)
-                && let Some(&index) = want.events.get(id)
-            {
-                reading.found(id);
-                found.seen.insert(index, seen(link, place, stored));
+            if next > info.state.last_seq {
+                break;
+            }
+            if !full {
+                let ahead = info.state.last_seq - next + 1;
+                questions =
+                    read_on(link, place, readings, subject, next, questions.min(ahead)).await?;
+            } else if room_was_made {
+                found.complete = false;
+                break;
+            } else {
+                room_was_made = true;
+                let from = first_of(link, place, &info, start).await?;
+                readings.with(subject, |reading| reading.forget_before(from, start));
             }
         }
+        readings.with(subject, |reading| {
+            for (id, index) in &want.events {
+                if let Some(copy) = reading.find(id.0) {
+                    found.seen.insert(*index, copy);
+                }
+            }
+        });
     }
     Ok(found)
+}
+
+/// Reads the messages of a subject from `next` on: `count` questions at a time, so that a slow
+/// network does not make each wait for the one before it. Answers how many to ask the next time.
+///
+/// The question for a sequence is answered with the first message at or after it. Each sequence that
+/// is asked for was taken already, so that what answers the last question is all that follows it.
+async fn read_on(
+    link: &Link,
+    place: &Place,
+    readings: &Readings,
+    subject: &str,
+    next: u64,
+    count: u64,
+) -> Result<u64, ApiError> {
+    let end = next.saturating_add(count);
+    let questions =
+        (next..end).map(|sequence| stream::next(link, &place.stream, sequence, subject));
+    let answers = try_join_all(questions).await?;
+    let nothing_follows = answers.last().is_some_and(Option::is_none);
+    let mut messages: Vec<Stored> = answers.into_iter().flatten().collect();
+    messages.dedup_by_key(|stored| stored.sequence);
+    readings.with(subject, |reading| {
+        for stored in &messages {
+            reading.add(stored.sequence, stored.message_id.as_deref(), &stored.body);
+        }
+        if nothing_follows {
+            reading.read_to(end);
+        }
+    });
+    Ok(if messages.len() as u64 * 2 > count {
+        (count * 2).min(QUESTIONS_MAX)
+    } else {
+        (count / 2).max(1)
+    })
 }
 
 /// Looks for one event, for the port's probe.
@@ -142,12 +188,23 @@ pub(crate) async fn probe(
     let anchor = anchor.unwrap_or(0);
     let mut wanted = Wanted::default();
     // Without an anchor and without a time, everything that is stored is read.
-    wanted.add(0, probe.event_id, subject, Some(anchor), Duration::MAX);
+    wanted.add(
+        0,
+        probe.event_id,
+        subject.clone(),
+        Some(anchor),
+        Duration::MAX,
+    );
     // By itself: absence must not rest on what was read for other reasons.
-    let mut found = find(link, place, settings, &Progress::default(), &wanted).await?;
-    if let Some(seen) = found.seen.remove(&0) {
-        return if payload_digest(place.serializer, &seen.body) == Some(probe.payload_digest) {
-            Ok(Probed::Found(seen.receipt))
+    let mut found = find(link, place, settings, &Readings::default(), &wanted).await?;
+    if let Some(copy) = found.seen.remove(&0) {
+        let stored = stream::next(link, &place.stream, copy.sequence, &subject).await?;
+        let stored = stored.filter(|stored| stored.sequence == copy.sequence);
+        let Some(stored) = stored else {
+            return cannot_tell("it was there, and has just been removed".to_owned());
+        };
+        return if payload_digest(place.serializer, &stored.body) == Some(probe.payload_digest) {
+            Ok(Probed::Found(receipt(link, &place.stream, copy.sequence)))
         } else {
             cannot_tell("the stream holds this id with another payload".to_owned())
         };
@@ -172,35 +229,36 @@ pub(crate) async fn probe(
     ))
 }
 
-/// Where to start reading.
-async fn start(link: &Link, place: &Place, info: &Info, want: &Subject) -> Result<u64, ApiError> {
-    // Sequences start at 1, and an empty stream says 0.
-    let (first, last) = (info.state.first_seq.max(1), info.state.last_seq);
-    match want.anchor {
-        // Beyond the end: the stream was made anew since.
-        Some(anchor) if anchor > last + 1 => Ok(first),
-        Some(anchor) => Ok(anchor.max(first)),
-        None => by_time(link, place, first, last, want.first_sent_ago).await,
+impl Subject {
+    /// From where everything must be read.
+    fn start(&self, info: &Info) -> Start {
+        // Sequences start at 1, and an empty stream says 0.
+        let (first, last) = (info.state.first_seq.max(1), info.state.last_seq);
+        if let Some(anchor) = self.anchor {
+            // Beyond the end: the stream was made anew since.
+            let is_beyond = anchor > last + 1;
+            return Start::Sequence(if is_beyond { first } else { anchor.max(first) });
+        }
+        let unix = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        match unix.checked_sub(self.first_sent_ago.saturating_add(CLOCK_MARGIN)) {
+            Some(since) => Start::Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
+            None => Start::Sequence(first),
+        }
     }
 }
 
-/// The first message stored since shortly before `ago`, by halving.
-async fn by_time(
-    link: &Link,
-    place: &Place,
-    first: u64,
-    last: u64,
-    ago: Duration,
-) -> Result<u64, ApiError> {
-    let now = std::time::SystemTime::now();
-    let unix = now
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
-    let Some(since) = unix.checked_sub(ago.saturating_add(CLOCK_MARGIN)) else {
-        return Ok(first);
-    };
-    let since = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
-    let (mut low, mut high) = (first, last + 1);
+async fn first_of(link: &Link, place: &Place, info: &Info, start: Start) -> Result<u64, ApiError> {
+    match start {
+        Start::Sequence(first) => Ok(first),
+        Start::Time(since) => by_time(link, place, info, since).await,
+    }
+}
+
+/// The first message stored at `since` or later, in microseconds since 1970, by halving.
+async fn by_time(link: &Link, place: &Place, info: &Info, since: i64) -> Result<u64, ApiError> {
+    let (mut low, mut high) = (info.state.first_seq.max(1), info.state.last_seq + 1);
     for _ in 0..HALVINGS_MAX {
         if low >= high {
             break;
@@ -214,11 +272,4 @@ async fn by_time(
         }
     }
     Ok(low)
-}
-
-fn seen(link: &Link, place: &Place, stored: Stored) -> Seen {
-    Seen {
-        receipt: receipt(link, &place.stream, stored.sequence),
-        body: stored.body.into(),
-    }
 }

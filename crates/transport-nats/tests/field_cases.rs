@@ -255,39 +255,69 @@ async fn nat_3_a_look_up_that_finds_nothing_is_followed_by_the_send() {
 }
 
 /// More was stored since than can be read within one send timeout: each try goes on where the one
-/// before it stopped.
+/// before it stopped, also when it looks for another event, as in a backlog that waits for retries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nat_3_a_look_up_longer_than_the_send_timeout_comes_to_its_end() {
+async fn nat_3_look_ups_longer_than_the_send_timeout_come_to_their_end() {
     const STORED: usize = 200;
     let (harness, transport) = short_window().await;
     let destination = harness.destination();
     fixture::send(&transport, &fixture::messages(&destination, STORED), AMPLE).await;
-    let mut message = fixture::messages(&destination, 1).remove(0);
-    let first = fixture::send_one(&transport, &message, AMPLE).await;
+    let mut waiting = fixture::messages(&destination, STORED);
+    let first = fixture::send(&transport, &waiting, AMPLE).await;
     window_over(&harness).await;
-    message.earlier = Some(Earlier {
-        first_sent_ago: Duration::from_secs(9),
-        anchor: Some(Anchor::number(1)),
-    });
-    // There and back twice as long as a fiftieth of the send timeout.
+    for message in &mut waiting {
+        message.earlier = Some(Earlier {
+            first_sent_ago: Duration::from_secs(9),
+            anchor: Some(Anchor::number(1)),
+        });
+    }
+    // There and back twice as long as a tenth of the send timeout.
     harness
         .proxy
-        .set_both(Flow::Delay(Duration::from_millis(10)));
+        .set_both(Flow::Delay(Duration::from_millis(50)));
     let mut unfinished = 0;
-    loop {
-        let outcome = fixture::send_one(&transport, &message, Duration::from_millis(1_000)).await;
-        let Outcome::Retryable { code, .. } = outcome else {
-            assert_eq!(sequence(&outcome), (sequence(&first).0, false));
+    for (message, first) in waiting.iter().zip(&first) {
+        let outcome = fixture::send_one(&transport, message, Duration::from_secs(1)).await;
+        if let Outcome::Retryable { code, .. } = outcome {
+            assert_eq!(code, "lookup_failed");
+            unfinished += 1;
+        } else {
+            assert_eq!(sequence(&outcome), (sequence(first).0, false));
             break;
-        };
-        assert_eq!(code, "lookup_failed");
-        unfinished += 1;
-        assert!(
-            unfinished < STORED,
-            "each try is to read on by some messages"
-        );
+        }
+        assert!(unfinished < STORED, "each try is to read on");
     }
     assert!(unfinished > 0, "it was to take more than one try");
+    harness.proxy.set_both(Flow::Pass);
+    // All of them: what was read serves for each.
+    let outcomes = fixture::send(&transport, &waiting, AMPLE).await;
+    for (outcome, first) in outcomes.iter().zip(&first) {
+        assert_eq!(sequence(outcome), (sequence(first).0, false));
+    }
+}
+
+/// What was read is forgotten where it makes room for what a later look-up needs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nat_3_a_look_up_past_the_bound_of_an_earlier_one_finds_its_event() {
+    let (harness, _) = short_window().await;
+    let destination = harness.destination();
+    let mut settings = connection(harness.proxy.port());
+    settings.lookup_messages_max = 4;
+    let transport: Arc<dyn Transport> =
+        Arc::new(JetStream::open(&destination, settings).expect("it opens"));
+    let mut sent = fixture::messages(&destination, 12);
+    let first = fixture::send(&transport, &sent, AMPLE).await;
+    window_over(&harness).await;
+    for (message, place) in sent.iter_mut().zip(1..) {
+        message.earlier = Some(Earlier {
+            first_sent_ago: Duration::from_secs(9),
+            anchor: Some(Anchor::number(place)),
+        });
+    }
+    for n in [0, 3, 6, 11, 2] {
+        let outcome = fixture::send_one(&transport, &sent[n], AMPLE).await;
+        assert_eq!(sequence(&outcome), (sequence(&first[n]).0, false), "{n}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

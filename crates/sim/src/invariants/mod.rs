@@ -113,5 +113,7 @@ pub(crate) fn attempt_of<'a>(sending: &Sending<'a>, truth: &Truth) -> Option<Att
     if sending.lease_left.is_some() {
         candidates.reverse();
     }
+    // A batch is all of an attempt, but for what was answered before it was sent.
+    candidates.sort_by_key(|attempt| attempt.members.len() != sending.positions.len());
     candidates.into_iter().next()
 }
