@@ -5,39 +5,15 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use postrider_contract::destination::{Destination, OnQuarantine, Ordering as Order};
-use postrider_core::{Class, Outcome};
-use postrider_transport::{Answer, Batch, Message, Template};
+use postrider_core::Outcome;
+use postrider_transport::{
+    Answer, Batch, Message, Template,
+    holds::{Holding, Holds, is_held},
+};
 use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
 };
-
-use crate::holds::Holds;
-
-/// What a message that was not acknowledged does to the later ones of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holding {
-    /// The destination orders by key.
-    by_key: bool,
-    /// A rejected one holds too.
-    rejected: bool,
-}
-
-impl Holding {
-    pub(crate) fn of(destination: &Destination) -> Self {
-        Self {
-            by_key: match destination.ordering {
-                Order::None => false,
-                Order::Key | Order::Strict => true,
-            },
-            rejected: match destination.on_quarantine {
-                OnQuarantine::Hold => true,
-                OnQuarantine::Pass => false,
-            },
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Flight {
@@ -78,7 +54,7 @@ impl Flight {
 
     /// Answers one message. The caller makes sure that it does so once.
     pub(crate) fn answer(&self, index: usize, outcome: Outcome) {
-        if self.holding.by_key && self.holds(&outcome) {
+        if self.holding.holds(&outcome) {
             self.failed
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -132,23 +108,4 @@ impl Flight {
             self.done.notified().await;
         }
     }
-
-    fn holds(&self, outcome: &Outcome) -> bool {
-        match outcome {
-            Outcome::Acknowledged(_) => false,
-            Outcome::Rejected { .. } => self.holding.rejected,
-            Outcome::Retryable { .. } | Outcome::Unknown { .. } => true,
-        }
-    }
-}
-
-/// It waited for another one, and says nothing by itself.
-fn is_held(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Retryable {
-            class: Class::Held,
-            ..
-        }
-    )
 }

@@ -8,7 +8,6 @@ mod dial;
 mod flight;
 mod handshake;
 mod headers;
-mod holds;
 mod inbox;
 mod link;
 mod lookup;
@@ -32,10 +31,11 @@ use postrider_contract::{
     Destination, Digest, Receipt,
     destination::{Durability, Serializer},
 };
-use postrider_core::{Class, Outcome};
+use postrider_core::Outcome;
 use postrider_transport::{
     Anchor, Answer, Batch, ConsumerPosition, Error, Late, Message, Probe, ProbeStrength, Probed,
     Problem, Provisioning, Template, Traits, Transport, Usage,
+    holds::{Holding, Holds, held},
 };
 use tokio::{
     sync::mpsc,
@@ -45,13 +45,7 @@ use tokio::{
 pub use connection::{Connection, Credentials, Provision, Tls};
 
 use crate::{
-    connection::Settings,
-    dial::Dial,
-    flight::{Flight, Holding},
-    holds::Holds,
-    inbox::Inbox,
-    link::Link,
-    lookup::Wanted,
+    connection::Settings, dial::Dial, flight::Flight, inbox::Inbox, link::Link, lookup::Wanted,
     reading::Readings,
 };
 
@@ -447,15 +441,6 @@ fn check_size(bytes: usize, bytes_max: usize) -> Result<(), Outcome> {
     }
     let detail = format!("{bytes} bytes with headers; server and stream take {bytes_max}");
     Err(Outcome::rejected("message_too_large", &detail))
-}
-
-fn held() -> Outcome {
-    Outcome::retryable(
-        Class::Held,
-        "held",
-        "an earlier message of its key was not accepted",
-        None,
-    )
 }
 
 /// The evidence for a stored message found by looking.

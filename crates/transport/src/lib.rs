@@ -3,6 +3,7 @@
 //! A batch goes in, one outcome per message comes out. A transport never creates or alters
 //! anything except in [`Transport::provision`], and never reports success without evidence.
 
+pub mod holds;
 pub mod target;
 pub mod wire;
 

@@ -1,27 +1,92 @@
 //! Keys that wait for a message of an earlier batch. Several batches are handed over before the
 //! first is answered: when one of its messages is not accepted, the later ones of its key in the
-//! others must not go first. It knows nothing of connections.
+//! others must not go first. For transports that keep the order of what they are given.
 
 use std::{
     collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{self, AtomicBool},
     },
     time::Duration,
 };
 
-use postrider_contract::EventId;
-use postrider_transport::Message;
+use postrider_contract::{
+    Destination, EventId,
+    destination::{OnQuarantine, Ordering},
+};
+use postrider_core::{Class, Outcome};
 use tokio::time::Instant;
+
+use crate::Message;
 
 /// How long a dispatcher may take to hear of an answer: what it hands over within this time was
 /// perhaps made without knowing it.
 const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
+/// What a message that was not accepted does to the later ones of its key, by the destination's
+/// definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The destination orders by key.
+    pub by_key: bool,
+    /// A rejected one holds too.
+    pub rejected: bool,
+}
+
+impl Holding {
+    #[must_use]
+    pub fn of(destination: &Destination) -> Self {
+        Self {
+            by_key: match destination.ordering {
+                Ordering::None => false,
+                Ordering::Key | Ordering::Strict => true,
+            },
+            rejected: match destination.on_quarantine {
+                OnQuarantine::Hold => true,
+                OnQuarantine::Pass => false,
+            },
+        }
+    }
+
+    /// Whether a message with this outcome holds the later ones of its key.
+    #[must_use]
+    pub fn holds(self, outcome: &Outcome) -> bool {
+        self.by_key
+            && match outcome {
+                Outcome::Acknowledged(_) => false,
+                Outcome::Rejected { .. } => self.rejected,
+                Outcome::Retryable { .. } | Outcome::Unknown { .. } => true,
+            }
+    }
+}
+
+/// The outcome of a message that waits for another one of its key. It was not sent.
+#[must_use]
+pub fn held() -> Outcome {
+    Outcome::retryable(
+        Class::Held,
+        "held",
+        "an earlier message of its key was not accepted",
+        None,
+    )
+}
+
+/// Whether an outcome is [`held`], which says nothing of the message itself.
+#[must_use]
+pub fn is_held(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Retryable {
+            class: Class::Held,
+            ..
+        }
+    )
+}
+
 /// What is held at this moment, by key.
 #[derive(Debug, Default)]
-pub(crate) struct Holds {
+pub struct Holds {
     held: Mutex<BTreeMap<String, Hold>>,
     /// Asked before every message, and nearly always the whole answer.
     any: AtomicBool,
@@ -38,7 +103,7 @@ struct Hold {
 
 impl Holds {
     /// A message was not accepted.
-    pub(crate) fn hold(&self, message: &Message, now: Instant, send_timeout: Duration) {
+    pub fn hold(&self, message: &Message, now: Instant, send_timeout: Duration) {
         let mut held = self.held();
         held.retain(|_, hold| hold.until + send_timeout > now);
         let until = now + HEARD_WITHIN;
@@ -48,12 +113,12 @@ impl Holds {
                 event: message.event_id,
                 until,
             });
-        self.any.store(true, Ordering::Release);
+        self.any.store(true, atomic::Ordering::Release);
     }
 
     /// Whether a message of a batch that was handed over at `entered` must wait.
-    pub(crate) fn holds(&self, message: &Message, entered: Instant) -> bool {
-        if !self.any.load(Ordering::Acquire) {
+    pub fn holds(&self, message: &Message, entered: Instant) -> bool {
+        if !self.any.load(atomic::Ordering::Acquire) {
             return false;
         }
         let mut held = self.held();
@@ -62,10 +127,23 @@ impl Holds {
         };
         if hold.event == message.event_id {
             held.remove(&message.partition_key);
-            self.any.store(!held.is_empty(), Ordering::Release);
+            self.any.store(!held.is_empty(), atomic::Ordering::Release);
             return false;
         }
         entered < hold.until
+    }
+
+    /// Whether a message that is sent once more, in a batch handed over at `entered`, must wait for
+    /// one of another batch. What `own` says is of its own batch: the key stays held for others.
+    pub fn holds_for_another(
+        &self,
+        message: &Message,
+        entered: Instant,
+        own: impl Fn(EventId) -> bool,
+    ) -> bool {
+        let held = self.held();
+        let hold = held.get(&message.partition_key);
+        hold.is_some_and(|hold| !own(hold.event) && entered < hold.until)
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Hold>> {
@@ -75,10 +153,9 @@ impl Holds {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use postrider_transport::Routing;
-
     use super::*;
+    use crate::Routing;
+    use bytes::Bytes;
 
     const SEND: Duration = Duration::from_secs(5);
 
