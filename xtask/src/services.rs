@@ -1,5 +1,5 @@
-//! The servers that all tests share: PostgreSQL, PgBouncer in front of it, and NATS in the oldest
-//! supported and in a current version. All private, on free ports, gone at the end.
+//! The servers that all tests share: PostgreSQL, PgBouncer in front of it, NATS in the oldest
+//! supported and in a current version, and Redis. All private, on free ports, gone at the end.
 
 use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use postrider_testkit::env::name;
 use postrider_testkit::postgres::{execute, query_column};
-use postrider_testkit::{Nats, PgBouncer, Postgres};
+use postrider_testkit::{Nats, PgBouncer, Postgres, Redis};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -25,6 +25,7 @@ pub(crate) struct Services {
     postgres: Postgres,
     nats_old: Nats,
     nats_current: Nats,
+    redis: Redis,
 }
 
 impl Services {
@@ -33,12 +34,14 @@ impl Services {
         let pooler = PgBouncer::start(&postgres).await?;
         let nats_old = Nats::start(&tools.nats_old).await?;
         let nats_current = Nats::start(&tools.nats_current).await?;
+        let redis = Redis::start(&tools.redis).await?;
         Ok(Self {
             tools,
             pooler,
             postgres,
             nats_old,
             nats_current,
+            redis,
         })
     }
 
@@ -52,6 +55,9 @@ impl Services {
             (name::NATS_CURRENT, self.nats_current.url()),
             (name::NATS_SERVER_OLD, path(&self.tools.nats_old)),
             (name::NATS_SERVER_CURRENT, path(&self.tools.nats_current)),
+            (name::REDIS, self.redis.url()),
+            (name::REDIS_SERVER, path(&self.tools.redis)),
+            (name::REDIS_CLI, path(&self.tools.redis_cli)),
             (name::PYTHON, path(&self.tools.python)),
             (name::PYTHONPATH, path(&self.tools.pythonpath)),
             (name::NODE, path(&self.tools.node)),

@@ -24,6 +24,8 @@ const LISTED_IN: &str = "installed.txt";
 pub(crate) struct Tools {
     pub(crate) nats_old: PathBuf,
     pub(crate) nats_current: PathBuf,
+    pub(crate) redis: PathBuf,
+    pub(crate) redis_cli: PathBuf,
     pub(crate) python: PathBuf,
     pub(crate) pythonpath: PathBuf,
     pub(crate) node: PathBuf,
@@ -46,6 +48,8 @@ pub(crate) fn ensure() -> Result<Tools> {
     Ok(Tools {
         nats_old: installed("nats-server")?,
         nats_current: pythonpath.join(NATS_IN_WHEEL),
+        redis: installed("redis-server")?,
+        redis_cli: installed("redis-cli")?,
         python,
         pythonpath,
         node: installed("node")?,
@@ -99,10 +103,11 @@ fn system_packages() -> Result<()> {
 
 fn missing_system_packages() -> Vec<&'static str> {
     let python_with_pip = || succeeds(Command::new("python3").args(["-m", "pip", "--version"]));
-    let needed: [(&str, bool); 8] = [
+    let needed: [(&str, bool); 9] = [
         ("postgresql", has_postgres()),
         ("pgbouncer", find("pgbouncer").is_some()),
         ("nats-server", find("nats-server").is_some()),
+        ("redis-server", find("redis-server").is_some()),
         // Steps the clock of single processes; its program alone is in PATH.
         ("faketime", find("faketime").is_some()),
         ("nodejs", find("node").is_some()),

@@ -23,6 +23,12 @@ pub mod name {
     pub const NATS_SERVER_OLD: &str = "POSTRIDER_TEST_NATS_SERVER_OLD";
     /// Path of a current nats-server program.
     pub const NATS_SERVER_CURRENT: &str = "POSTRIDER_TEST_NATS_SERVER_CURRENT";
+    /// URL of a Redis server.
+    pub const REDIS: &str = "POSTRIDER_TEST_REDIS_URL";
+    /// Path of the redis-server program.
+    pub const REDIS_SERVER: &str = "POSTRIDER_TEST_REDIS_SERVER";
+    /// Path of the redis-cli program: a client that is not ours.
+    pub const REDIS_CLI: &str = "POSTRIDER_TEST_REDIS_CLI";
     /// Path of the Python interpreter.
     pub const PYTHON: &str = "POSTRIDER_TEST_PYTHON";
     /// PYTHONPATH with psycopg.
@@ -73,6 +79,24 @@ pub fn nats_server_old() -> PathBuf {
 #[must_use]
 pub fn nats_server_current() -> PathBuf {
     var(name::NATS_SERVER_CURRENT).into()
+}
+
+/// URL of the shared Redis server.
+#[must_use]
+pub fn redis_url() -> String {
+    var(name::REDIS)
+}
+
+/// The redis-server program, for [`crate::Redis::start`].
+#[must_use]
+pub fn redis_server() -> PathBuf {
+    var(name::REDIS_SERVER).into()
+}
+
+/// The redis-cli program.
+#[must_use]
+pub fn redis_cli() -> PathBuf {
+    var(name::REDIS_CLI).into()
 }
 
 /// A command that runs Python with psycopg at hand.

@@ -1,7 +1,7 @@
 //! Real servers for tests: started, stopped, killed, paused and restarted on a stable loopback
 //! port with their data in a temporary folder. It never touches a server that it did not start.
 //!
-//! - [`Postgres`], [`PgBouncer`], [`Nats`]: private servers that a test may break.
+//! - [`Postgres`], [`PgBouncer`], [`Nats`], [`Redis`]: private servers that a test may break.
 //! - [`mod@env`]: the servers that `cargo xtask test` shares between all tests; never break those.
 //! - [`FaultProxy`]: a TCP proxy that delays, silences, half-closes and cuts.
 //! - [`SmallDisk`]: a disk that can be filled up, where mounting is permitted.
@@ -16,6 +16,7 @@ pub mod env;
 pub mod nats;
 pub mod postgres;
 pub mod proxy;
+pub mod redis;
 
 mod account;
 mod condition;
@@ -33,3 +34,4 @@ pub use port::Port;
 pub use postgres::Postgres;
 pub use program::Program;
 pub use proxy::FaultProxy;
+pub use redis::Redis;
