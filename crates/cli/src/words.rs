@@ -2,11 +2,12 @@
 //! the documentation's tables with a column `code`, which are built in.
 
 /// Every page with such a table.
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 5] = [
     include_str!("../../../docs/states.md"),
     include_str!("../../../docs/transports/nats.md"),
     include_str!("../../../docs/transports/http.md"),
     include_str!("../../../docs/transports/file.md"),
+    include_str!("../../../docs/transports/redis.md"),
 ];
 
 /// One row about a word.
@@ -127,6 +128,7 @@ mod tests {
             "transport-nats/src",
             "transport-http/src",
             "transport-file/src",
+            "transport-redis/src",
             "transport/src",
             "relay/src",
             "core/src",

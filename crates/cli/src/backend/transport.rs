@@ -14,13 +14,14 @@ use postrider_transport::{Error, Transport};
 use postrider_transport_file as file;
 use postrider_transport_http as http;
 use postrider_transport_nats as nats;
+use postrider_transport_redis as redis;
 use serde_json::{Map, Value, json};
 
 use crate::{
     code::Code,
     config::{
         Config, keys,
-        model::{Connection, Http, JetStream, Kind},
+        model::{Connection, Http, JetStream, Kind, RedisStreams},
         secret::Secret,
     },
     fault::Fault,
@@ -46,6 +47,10 @@ pub(crate) fn defaults(connection: &Connection) -> Defaults {
         Kind::File { .. } => Defaults {
             receipt_type: file::RECEIPT_TYPE,
             durability: Durability::Synced,
+        },
+        Kind::RedisStreams(_) => Defaults {
+            receipt_type: redis::RECEIPT_TYPE,
+            durability: Durability::Stored,
         },
     }
 }
@@ -104,6 +109,10 @@ impl TransportFactory for Factory {
                     "index_max": index_max,
                 });
                 Arc::new(file::JsonLines::open(destination, read(settings)?)?)
+            }
+            Kind::RedisStreams(settings) => {
+                let settings = read(place.redis(settings, connect)?)?;
+                Arc::new(redis::RedisStreams::open(destination, settings)?)
             }
         })
     }
@@ -204,6 +213,31 @@ impl Place<'_> {
                 "bytes_max": settings.provision_bytes_max,
                 "age_max_s": settings.provision_age_max.map(|age| age.as_secs()),
             },
+        }))
+    }
+
+    fn redis(&self, settings: &RedisStreams, connect: std::time::Duration) -> Result<Value, Error> {
+        let password = settings.password.as_ref();
+        let password = password.map(|secret| self.secret("password", secret));
+        Ok(json!({
+            "servers": settings.servers,
+            "user": settings.user,
+            "password": password.transpose()?,
+            "database": settings.database,
+            "tls": {
+                "ca_file": self.path(settings.ca_file.as_ref()),
+                "cert_file": self.path(settings.cert_file.as_ref()),
+                "key_file": self.path(settings.key_file.as_ref()),
+            },
+            "connect_timeout_ms": millis(connect),
+            "api_timeout_ms": millis(settings.api_timeout),
+            // Zero means something here.
+            "dedup_window_ms": u64::try_from(settings.dedup_window.as_millis()).unwrap_or(u64::MAX),
+            "dedup_ids_max": settings.dedup_ids_max,
+            "replicas_min": settings.replicas_min,
+            "groups": settings.groups,
+            "length_max": settings.length_max,
+            "lookup_entries_max": settings.lookup_entries_max,
         }))
     }
 

@@ -17,7 +17,8 @@ use serde::de::{DeserializeOwned, IntoDeserializer, value, value::StringDeserial
 use super::{
     layers::Settings,
     model::{
-        Config, Connection, Destination, EventType, Http, JetStream, Kind, Log, Relay, Route, Store,
+        Config, Connection, Destination, EventType, Http, JetStream, Kind, Log, RedisStreams,
+        Relay, Route, Store,
     },
     path::Path,
     secret::Url,
@@ -258,6 +259,7 @@ impl<'a> Reader<'a> {
                 Some("jetstream") => self.jetstream(&section).map(Kind::JetStream),
                 Some("http") => self.http(&section).map(Kind::Http),
                 Some("file") => file(&section),
+                Some("redis-streams") => self.redis(&section).map(Kind::RedisStreams),
                 Some(_) | None => None,
             };
             // A key that is missing was reported before.
@@ -283,21 +285,8 @@ impl<'a> Reader<'a> {
     }
 
     fn jetstream(&mut self, section: &Section<'_>) -> Option<JetStream> {
-        let servers = section.texts("servers");
-        if servers.is_empty() {
-            self.bad(section, "servers", "is empty", "name at least one server");
-        }
-        if servers.iter().any(|server| server.contains('@')) {
-            self.bad(
-                section,
-                "servers",
-                "holds a user or a password",
-                "use user and password, token, nkey_seed or creds",
-            );
-        }
-        for server in &servers {
-            self.scheme(section, "servers", Some(server), &["nats://", "tls://"]);
-        }
+        let instead = "use user and password, token, nkey_seed or creds";
+        let servers = self.servers(section, &["nats://", "tls://"], instead);
         let jetstream = JetStream {
             servers,
             creds: section.secret("creds"),
@@ -336,6 +325,65 @@ impl<'a> Reader<'a> {
             );
         }
         Some(jetstream)
+    }
+
+    /// Addresses with one of these starts, and without credentials.
+    fn servers(
+        &mut self,
+        section: &Section<'_>,
+        schemes: &[&'static str],
+        instead: &str,
+    ) -> Vec<String> {
+        let servers = section.texts("servers");
+        if servers.is_empty() {
+            self.bad(section, "servers", "is empty", "name at least one server");
+        }
+        if servers.iter().any(|server| server.contains('@')) {
+            self.bad(section, "servers", "holds a user or a password", instead);
+        }
+        for server in &servers {
+            self.scheme(section, "servers", Some(server), schemes);
+        }
+        servers
+    }
+
+    fn redis(&mut self, section: &Section<'_>) -> Option<RedisStreams> {
+        let schemes = ["redis://", "rediss://"];
+        let servers = self.servers(section, &schemes, "use user and password");
+        if section.given("user") && !section.given("password") {
+            self.bad(
+                section,
+                "user",
+                "is set and password is not",
+                "set password too",
+            );
+        }
+        self.together(section, "cert_file", "key_file");
+        if section.given("length_max") && section.texts("groups").is_empty() {
+            self.fault(
+                section,
+                "length_max",
+                Code::ContradictorySettings,
+                "is set and groups is empty: nothing says whose unread entries must stay",
+                "name the consumer groups in groups, or remove length_max",
+            );
+        }
+        Some(RedisStreams {
+            servers,
+            user: section.text("user"),
+            password: section.secret("password"),
+            database: narrow(section.integer("database")?),
+            ca_file: section.text("ca_file").map(PathBuf::from),
+            cert_file: section.text("cert_file").map(PathBuf::from),
+            key_file: section.text("key_file").map(PathBuf::from),
+            api_timeout: section.duration("api_timeout"),
+            dedup_window: section.duration("dedup_window"),
+            dedup_ids_max: narrow(section.integer("dedup_ids_max")?),
+            replicas_min: narrow(section.integer("replicas_min")?),
+            groups: section.texts("groups"),
+            length_max: section.integer("length_max"),
+            lookup_entries_max: narrow(section.integer("lookup_entries_max")?),
+        })
     }
 
     fn http(&mut self, section: &Section<'_>) -> Option<Http> {

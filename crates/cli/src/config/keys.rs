@@ -270,11 +270,11 @@ pub(crate) const KEYS: &[Key] = &[
         "The identity of what is connected to, as frozen in destinations and, where the kind can, compared at each connect. Absent: the table's name.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "redis-streams"],
         "connections.*.servers",
         Texts,
         Required,
-        "`nats://HOST:4222` or `tls://HOST:4222`, tried in turn, without user or password.",
+        "`nats://HOST:4222` or `tls://HOST:4222`, for redis-streams `redis://HOST:6379` or `rediss://HOST:6379` (TLS); tried in turn, without user or password.",
     ),
     only(
         &["jetstream"],
@@ -298,14 +298,14 @@ pub(crate) const KEYS: &[Key] = &[
         "The seed of a user nkey, `SU…`.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "redis-streams"],
         "connections.*.user",
         Text,
         Optional,
-        "A user; goes with `password`.",
+        "A user; goes with `password`. Absent, with a password, for redis-streams: the default user.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "redis-streams"],
         "connections.*.password",
         Secret,
         Optional,
@@ -326,32 +326,32 @@ pub(crate) const KEYS: &[Key] = &[
         "Start TLS before the server's first line (`handshake_first` on the server).",
     ),
     only(
-        &["jetstream", "http"],
+        &["jetstream", "http", "redis-streams"],
         "connections.*.ca_file",
         File,
         Optional,
         "PEM file of authorities to trust; for http beside the system's. Absent: the system's.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "redis-streams"],
         "connections.*.cert_file",
         File,
         Optional,
         "PEM file of a client certificate; goes with `key_file`.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "redis-streams"],
         "connections.*.key_file",
         File,
         Optional,
         "PEM file of the certificate's key.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "redis-streams"],
         "connections.*.api_timeout",
         Duration,
         Default("5s"),
-        "The longest wait for one answer of the JetStream API.",
+        "The longest wait for one answer that is no acknowledgement.",
     ),
     only(
         &["jetstream"],
@@ -491,6 +491,64 @@ pub(crate) const KEYS: &[Key] = &[
         Default("1000000"),
         "Event ids kept in memory, some 100 bytes each. Older ones are looked for in the file.",
     ),
+    only(
+        &["redis-streams"],
+        "connections.*.database",
+        Integer {
+            min: 0,
+            max: 1_000_000,
+        },
+        Default("0"),
+        "The number of the database.",
+    ),
+    only(
+        &["redis-streams"],
+        "connections.*.dedup_window",
+        Duration,
+        Default("10m"),
+        "How long the server remembers event ids, so that what is sent again is stored once; `0s`: not at all. The same for all that send to a stream.",
+    ),
+    only(
+        &["redis-streams"],
+        "connections.*.dedup_ids_max",
+        Integer {
+            min: 1,
+            max: 1_000_000_000,
+        },
+        Default("1000000"),
+        "Ids remembered of one stream at most, some 120 bytes each. More of them shorten the memory, and what is sent again after that is looked for first.",
+    ),
+    only(
+        &["redis-streams"],
+        "connections.*.replicas_min",
+        Integer { min: 1, max: 100 },
+        Default("1"),
+        "Replicas that must have a message before it is acknowledged, where a destination has durability `replicated`.",
+    ),
+    only(
+        &["redis-streams"],
+        "connections.*.groups",
+        Texts,
+        Default(""),
+        "Consumer groups that must exist. What one of them has not confirmed is never trimmed.",
+    ),
+    only(
+        &["redis-streams"],
+        "connections.*.length_max",
+        Integer { min: 1, max: COUNT },
+        Optional,
+        "Entries that a stream keeps, about; older ones are trimmed once every consumer group has confirmed them. Goes with `groups`. Absent: nothing is trimmed.",
+    ),
+    only(
+        &["redis-streams"],
+        "connections.*.lookup_entries_max",
+        Integer {
+            min: 1,
+            max: 10_000_000,
+        },
+        Default("20000"),
+        "Entries read in one look-up of earlier sends, at most.",
+    ),
     key(
         "destinations.*.connection",
         Text,
@@ -501,7 +559,7 @@ pub(crate) const KEYS: &[Key] = &[
         "destinations.*.target",
         Text,
         Required,
-        "The place, with placeholders `{event_type}`, `{tenant}`, `{aggregate_type}`, `{aggregate_id}`: a subject such as `orders.{event_type}` (jetstream), a path such as `/` or `/events/{event_type}` (http), a file name without placeholders (file).",
+        "The place, with placeholders `{event_type}`, `{tenant}`, `{aggregate_type}`, `{aggregate_id}`: a subject such as `orders.{event_type}` (jetstream), a path such as `/` or `/events/{event_type}` (http), a file name without placeholders (file), the key of a stream such as `orders` (redis-streams).",
     ),
     only(
         &["jetstream"],
@@ -630,7 +688,7 @@ pub(crate) const KEYS: &[Key] = &[
 ];
 
 /// The kinds of connection, and of destination: one per transport.
-pub(crate) const KINDS: &[&str] = &["jetstream", "http", "file"];
+pub(crate) const KINDS: &[&str] = &["jetstream", "http", "file", "redis-streams"];
 
 /// The key of a pattern.
 ///

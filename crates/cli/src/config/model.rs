@@ -80,6 +80,7 @@ pub(crate) enum Kind {
         folder: PathBuf,
         index_max: u32,
     },
+    RedisStreams(RedisStreams),
 }
 
 #[derive(Debug)]
@@ -117,6 +118,25 @@ pub(crate) struct Http {
     pub(crate) concurrency_max: u32,
     pub(crate) response_bytes_max: u32,
     pub(crate) request_bytes_max: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RedisStreams {
+    pub(crate) servers: Vec<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: u32,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) cert_file: Option<PathBuf>,
+    pub(crate) key_file: Option<PathBuf>,
+    pub(crate) api_timeout: Duration,
+    /// Zero: the server remembers no ids.
+    pub(crate) dedup_window: Duration,
+    pub(crate) dedup_ids_max: u32,
+    pub(crate) replicas_min: u32,
+    pub(crate) groups: Vec<String>,
+    pub(crate) length_max: Option<u64>,
+    pub(crate) lookup_entries_max: u32,
 }
 
 /// A destination as wanted; `plan` gives it a generation.
@@ -163,6 +183,7 @@ impl Connection {
             Kind::JetStream(_) => "jetstream",
             Kind::Http(_) => "http",
             Kind::File { .. } => "file",
+            Kind::RedisStreams(_) => "redis-streams",
         }
     }
 }

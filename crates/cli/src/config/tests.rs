@@ -104,7 +104,7 @@ fn a_wrong_value_says_what_is_right() {
     );
     refused_below_good(
         "[connections.x]\nkind = 'kafka'\n",
-        "[P0004] postrider.toml:22: connections.x.kind must be one of jetstream, http, file; it is \"kafka\"\n  fix: correct it",
+        "[P0004] postrider.toml:22: connections.x.kind must be one of jetstream, http, file, redis-streams; it is \"kafka\"\n  fix: correct it",
     );
     refused_below_good(
         "[admin]\nlisten = 'localhost'\n",
@@ -368,6 +368,10 @@ fn a_url_of_an_unknown_kind_names_the_known_ones() {
     refused_below_good(
         "[connections.x]\nkind = 'http'\nurl = 'ftp://h/'\n",
         "[P0004] postrider.toml:23: connections.x.url is of no known kind\n  fix: start it with https:// or http://",
+    );
+    refused_below_good(
+        "[connections.x]\nkind = 'redis-streams'\nservers = ['nats://a']\n",
+        "[P0004] postrider.toml:23: connections.x.servers is of no known kind\n  fix: start it with redis:// or rediss://",
     );
     // What only a secret says is found when it is read.
     let variables = [("POSTRIDER_STORE__URL", "mysql://h/db")];
