@@ -57,11 +57,13 @@ async fn serve(
     server: u16,
     fates: &Mutex<VecDeque<Fate>>,
 ) -> std::io::Result<()> {
+    let upstream = TcpStream::connect(("127.0.0.1", server)).await?;
+    for socket in [&client, &upstream] {
+        socket.set_nodelay(true)?;
+    }
     let (client_read, mut client_write) = client.into_split();
     let mut client_read = BufReader::new(client_read);
-    let (server_read, mut server_write) = TcpStream::connect(("127.0.0.1", server))
-        .await?
-        .into_split();
+    let (server_read, mut server_write) = upstream.into_split();
     let mut server_read = BufReader::new(server_read);
     loop {
         let command = whole(&mut client_read).await?;
