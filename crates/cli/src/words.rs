@@ -2,9 +2,10 @@
 //! the documentation's tables with a column `code`, which are built in.
 
 /// Every page with such a table.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     include_str!("../../../docs/states.md"),
     include_str!("../../../docs/transports/nats.md"),
+    include_str!("../../../docs/transports/kafka.md"),
     include_str!("../../../docs/transports/http.md"),
     include_str!("../../../docs/transports/file.md"),
     include_str!("../../../docs/transports/redis.md"),
@@ -102,10 +103,16 @@ mod tests {
     }
 
     /// Literals in the sources that stand where a code does, and are none.
-    const NO_CODES: [&str; 14] = [
+    const NO_CODES: [&str; 20] = [
         "file",
         "http",
         "jetstream",
+        "kafka",
+        "plaintext",
+        "ssl",
+        "sasl_plaintext",
+        "sasl_ssl",
+        "ce_id",
         "warning",
         "whsec_",
         "pending",
@@ -126,6 +133,7 @@ mod tests {
         let mut seen = 0;
         for folder in [
             "transport-nats/src",
+            "transport-kafka/src",
             "transport-http/src",
             "transport-file/src",
             "transport-redis/src",

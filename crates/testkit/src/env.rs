@@ -29,6 +29,8 @@ pub mod name {
     pub const REDIS_SERVER: &str = "POSTRIDER_TEST_REDIS_SERVER";
     /// Path of the redis-cli program: a client that is not ours.
     pub const REDIS_CLI: &str = "POSTRIDER_TEST_REDIS_CLI";
+    /// Path of the nisshi program, a broker that speaks Kafka's protocol.
+    pub const NISSHI: &str = "POSTRIDER_TEST_NISSHI";
     /// Path of the Python interpreter.
     pub const PYTHON: &str = "POSTRIDER_TEST_PYTHON";
     /// PYTHONPATH with psycopg.
@@ -97,6 +99,12 @@ pub fn redis_server() -> PathBuf {
 #[must_use]
 pub fn redis_cli() -> PathBuf {
     var(name::REDIS_CLI).into()
+}
+
+/// The nisshi program, for [`crate::Kafka::prepare`].
+#[must_use]
+pub fn nisshi() -> PathBuf {
+    var(name::NISSHI).into()
 }
 
 /// A command that runs Python with psycopg at hand.

@@ -1,7 +1,8 @@
 //! Real servers for tests: started, stopped, killed, paused and restarted on a stable loopback
 //! port with their data in a temporary folder. It never touches a server that it did not start.
 //!
-//! - [`Postgres`], [`PgBouncer`], [`Nats`], [`Redis`]: private servers that a test may break.
+//! - [`Postgres`], [`PgBouncer`], [`Nats`], [`Redis`], [`Kafka`]: private servers that a test may
+//!   break.
 //! - [`mod@env`]: the servers that `cargo xtask test` shares between all tests; never break those.
 //! - [`FaultProxy`]: a TCP proxy that delays, silences, half-closes and cuts.
 //! - [`SmallDisk`]: a disk that can be filled up, where mounting is permitted.
@@ -21,6 +22,7 @@ pub mod redis;
 mod account;
 mod condition;
 mod disk;
+mod kafka;
 mod pgbouncer;
 mod port;
 mod program;
@@ -28,6 +30,7 @@ mod watchdog;
 
 pub use condition::{eventually, eventually_some};
 pub use disk::SmallDisk;
+pub use kafka::Kafka;
 pub use nats::Nats;
 pub use pgbouncer::PgBouncer;
 pub use port::Port;

@@ -6,13 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use postrider_contract::{Destination, destination::Durability};
+use postrider_contract::{
+    Destination,
+    destination::{Durability, Partitioner},
+};
 use postrider_core::DestinationId;
 use postrider_relay::TransportFactory;
 use postrider_store::control::RegisteredDestination;
 use postrider_transport::{Error, Transport};
 use postrider_transport_file as file;
 use postrider_transport_http as http;
+use postrider_transport_kafka as kafka;
 use postrider_transport_nats as nats;
 use postrider_transport_redis as redis;
 use serde_json::{Map, Value, json};
@@ -21,7 +25,7 @@ use crate::{
     code::Code,
     config::{
         Config, keys,
-        model::{Connection, Http, JetStream, Kind, RedisStreams},
+        model::{Connection, Http, JetStream, Kafka, Kind, RedisStreams},
         secret::Secret,
     },
     fault::Fault,
@@ -31,6 +35,7 @@ use crate::{
 pub(crate) struct Defaults {
     pub(crate) receipt_type: &'static str,
     pub(crate) durability: Durability,
+    pub(crate) partitioner: Partitioner,
 }
 
 /// The defaults of a connection's destinations.
@@ -39,18 +44,27 @@ pub(crate) fn defaults(connection: &Connection) -> Defaults {
         Kind::JetStream(_) => Defaults {
             receipt_type: nats::RECEIPT_TYPE,
             durability: Durability::Stored,
+            partitioner: Partitioner::None,
+        },
+        Kind::Kafka(_) => Defaults {
+            receipt_type: kafka::RECEIPT_TYPE,
+            durability: Durability::Stored,
+            partitioner: Partitioner::Murmur2,
         },
         Kind::Http(_) => Defaults {
             receipt_type: http::RECEIPT_TYPE,
             durability: Durability::Stored,
+            partitioner: Partitioner::None,
         },
         Kind::File { .. } => Defaults {
             receipt_type: file::RECEIPT_TYPE,
             durability: Durability::Synced,
+            partitioner: Partitioner::None,
         },
         Kind::RedisStreams(_) => Defaults {
             receipt_type: redis::RECEIPT_TYPE,
             durability: Durability::Stored,
+            partitioner: Partitioner::None,
         },
     }
 }
@@ -93,11 +107,16 @@ impl TransportFactory for Factory {
             base: &self.config.base,
             name,
         };
-        let connect = self.config.relay.deadlines.settings().connect;
+        let deadlines = self.config.relay.deadlines.settings();
+        let connect = deadlines.connect;
         Ok(match &connection.kind {
             Kind::JetStream(settings) => {
                 let settings = read(place.jetstream(settings, connect)?)?;
                 Arc::new(nats::JetStream::open(destination, settings)?)
+            }
+            Kind::Kafka(settings) => {
+                let settings = read(place.kafka(settings, connect, deadlines.hard)?)?;
+                Arc::new(kafka::Kafka::open(destination, settings)?)
             }
             Kind::Http(settings) => {
                 let settings = read(place.http(settings, connect)?)?;
@@ -238,6 +257,44 @@ impl Place<'_> {
             "groups": settings.groups,
             "length_max": settings.length_max,
             "lookup_entries_max": settings.lookup_entries_max,
+        }))
+    }
+
+    /// `hard`: no client library may hold a message longer than the relay waits for it.
+    fn kafka(
+        &self,
+        settings: &Kafka,
+        connect: std::time::Duration,
+        hard: std::time::Duration,
+    ) -> Result<Value, Error> {
+        let sasl = match (&settings.sasl_mechanism, &settings.user, &settings.password) {
+            (Some(mechanism), Some(user), Some(password)) => json!({
+                "mechanism": mechanism,
+                "user": user,
+                "password": self.secret("password", password)?,
+            }),
+            (_, _, _) => Value::Null,
+        };
+        Ok(json!({
+            "brokers": settings.brokers,
+            "sasl": sasl,
+            "tls": {
+                "required": settings.tls_required,
+                "ca_file": self.path(settings.ca_file.as_ref()),
+                "cert_file": self.path(settings.cert_file.as_ref()),
+                "key_file": self.path(settings.key_file.as_ref()),
+            },
+            "connect_timeout_ms": millis(connect),
+            "api_timeout_ms": millis(settings.api_timeout),
+            "message_timeout_ms": millis(hard),
+            "in_flight_max": settings.in_flight_max,
+            "in_flight_bytes_max": settings.in_flight_bytes_max,
+            "message_bytes_max": settings.message_bytes_max,
+            "lookup_messages_max": settings.lookup_messages_max,
+            "provision": {
+                "partitions": settings.provision_partitions,
+                "replicas": settings.provision_replicas,
+            },
         }))
     }
 

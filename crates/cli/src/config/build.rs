@@ -17,8 +17,8 @@ use serde::de::{DeserializeOwned, IntoDeserializer, value, value::StringDeserial
 use super::{
     layers::Settings,
     model::{
-        Config, Connection, Destination, EventType, Http, JetStream, Kind, Log, RedisStreams,
-        Relay, Route, Store,
+        Config, Connection, Destination, EventType, Http, JetStream, Kafka, Kind, Log,
+        RedisStreams, Relay, Route, Store,
     },
     path::Path,
     secret::Url,
@@ -257,6 +257,7 @@ impl<'a> Reader<'a> {
             self.valid(&section, text::cluster(&cluster));
             let kind = match section.text("kind").as_deref() {
                 Some("jetstream") => self.jetstream(&section).map(Kind::JetStream),
+                Some("kafka") => self.kafka(&section).map(Kind::Kafka),
                 Some("http") => self.http(&section).map(Kind::Http),
                 Some("file") => file(&section),
                 Some("redis-streams") => self.redis(&section).map(Kind::RedisStreams),
@@ -383,6 +384,41 @@ impl<'a> Reader<'a> {
             groups: section.texts("groups"),
             length_max: section.integer("length_max"),
             lookup_entries_max: narrow(section.integer("lookup_entries_max")?),
+        })
+    }
+
+    fn kafka(&mut self, section: &Section<'_>) -> Option<Kafka> {
+        let brokers = section.texts("brokers");
+        if brokers.is_empty() {
+            self.bad(section, "brokers", "is empty", "name at least one broker");
+        }
+        if brokers.iter().any(|broker| broker.contains(['@', '/'])) {
+            self.bad(
+                section,
+                "brokers",
+                "holds a scheme, a user or a password",
+                "write HOST:PORT only; use user and password",
+            );
+        }
+        self.together(section, "user", "password");
+        self.together(section, "user", "sasl_mechanism");
+        self.together(section, "cert_file", "key_file");
+        Some(Kafka {
+            brokers,
+            sasl_mechanism: section.text("sasl_mechanism"),
+            user: section.text("user"),
+            password: section.secret("password"),
+            tls_required: section.boolean("tls_required"),
+            ca_file: section.text("ca_file").map(PathBuf::from),
+            cert_file: section.text("cert_file").map(PathBuf::from),
+            key_file: section.text("key_file").map(PathBuf::from),
+            api_timeout: section.duration("api_timeout"),
+            in_flight_max: narrow(section.integer("in_flight_max")?),
+            in_flight_bytes_max: section.integer("in_flight_bytes_max")?,
+            message_bytes_max: narrow(section.integer("message_bytes_max")?),
+            lookup_messages_max: narrow(section.integer("lookup_messages_max")?),
+            provision_partitions: narrow(section.integer("provision_partitions")?),
+            provision_replicas: narrow(section.integer("provision_replicas")?),
         })
     }
 
@@ -651,6 +687,7 @@ fn destination(section: &Section<'_>, connection: String, target: String) -> Opt
         container: section.text("stream"),
         receipt_type: section.text("receipt_type"),
         key: choice(section, "key")?,
+        partitioner: choice(section, "partitioner"),
         serializer: choice(section, "serializer")?,
         durability: choice(section, "durability"),
         ordering: choice(section, "ordering")?,

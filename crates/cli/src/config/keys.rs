@@ -298,21 +298,21 @@ pub(crate) const KEYS: &[Key] = &[
         "The seed of a user nkey, `SU…`.",
     ),
     only(
-        &["jetstream", "redis-streams"],
+        &["jetstream", "redis-streams", "kafka"],
         "connections.*.user",
         Text,
         Optional,
         "A user; goes with `password`. Absent, with a password, for redis-streams: the default user.",
     ),
     only(
-        &["jetstream", "redis-streams"],
+        &["jetstream", "redis-streams", "kafka"],
         "connections.*.password",
         Secret,
         Optional,
         "The user's password.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "kafka"],
         "connections.*.tls_required",
         Boolean,
         Default("false"),
@@ -326,28 +326,28 @@ pub(crate) const KEYS: &[Key] = &[
         "Start TLS before the server's first line (`handshake_first` on the server).",
     ),
     only(
-        &["jetstream", "http", "redis-streams"],
+        &["jetstream", "http", "redis-streams", "kafka"],
         "connections.*.ca_file",
         File,
         Optional,
         "PEM file of authorities to trust; for http beside the system's. Absent: the system's.",
     ),
     only(
-        &["jetstream", "redis-streams"],
+        &["jetstream", "redis-streams", "kafka"],
         "connections.*.cert_file",
         File,
         Optional,
         "PEM file of a client certificate; goes with `key_file`.",
     ),
     only(
-        &["jetstream", "redis-streams"],
+        &["jetstream", "redis-streams", "kafka"],
         "connections.*.key_file",
         File,
         Optional,
         "PEM file of the certificate's key.",
     ),
     only(
-        &["jetstream", "redis-streams"],
+        &["jetstream", "redis-streams", "kafka"],
         "connections.*.api_timeout",
         Duration,
         Default("5s"),
@@ -361,7 +361,7 @@ pub(crate) const KEYS: &[Key] = &[
         "Between pings; three without an answer end the connection.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "kafka"],
         "connections.*.in_flight_max",
         Integer {
             min: 1,
@@ -371,7 +371,7 @@ pub(crate) const KEYS: &[Key] = &[
         "Messages sent and not acknowledged yet, at most; also the longest batch.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "kafka"],
         "connections.*.lookup_messages_max",
         Integer {
             min: 1,
@@ -388,11 +388,11 @@ pub(crate) const KEYS: &[Key] = &[
         "First part of the subjects that answers come to; change it where the user may not subscribe to `_INBOX.>`.",
     ),
     only(
-        &["jetstream"],
+        &["jetstream", "kafka"],
         "connections.*.provision_replicas",
         Integer { min: 1, max: 5 },
         Default("1"),
-        "Replicas of a stream that `postrider provision` makes.",
+        "Replicas of a stream or topic that `postrider provision` makes.",
     ),
     only(
         &["jetstream"],
@@ -407,6 +407,47 @@ pub(crate) const KEYS: &[Key] = &[
         Duration,
         Optional,
         "Age at which such a stream drops messages, in whole seconds. Absent: never.",
+    ),
+    only(
+        &["kafka"],
+        "connections.*.brokers",
+        Texts,
+        Required,
+        "`HOST:9092`, some brokers of the cluster; the others are learnt from them.",
+    ),
+    only(
+        &["kafka"],
+        "connections.*.sasl_mechanism",
+        Choice(&["plain", "scram-sha-256", "scram-sha-512"]),
+        Optional,
+        "How `user` and `password` are proved. The SCRAM ones need a program built with TLS for Kafka.",
+    ),
+    only(
+        &["kafka"],
+        "connections.*.message_bytes_max",
+        Integer {
+            min: 1000,
+            max: 1_000_000_000,
+        },
+        Default("1000000"),
+        "Largest message with headers, and largest set of them in one request. A smaller limit of the topic counts instead, where it can be read.",
+    ),
+    only(
+        &["kafka"],
+        "connections.*.in_flight_bytes_max",
+        BYTES,
+        Default("33554432"),
+        "Bytes handed over and not acknowledged yet, at most.",
+    ),
+    only(
+        &["kafka"],
+        "connections.*.provision_partitions",
+        Integer {
+            min: 1,
+            max: 10_000,
+        },
+        Default("6"),
+        "Partitions of a topic that `postrider provision` makes. A topic that is there is never changed.",
     ),
     only(
         &["http"],
@@ -559,7 +600,7 @@ pub(crate) const KEYS: &[Key] = &[
         "destinations.*.target",
         Text,
         Required,
-        "The place, with placeholders `{event_type}`, `{tenant}`, `{aggregate_type}`, `{aggregate_id}`: a subject such as `orders.{event_type}` (jetstream), a path such as `/` or `/events/{event_type}` (http), a file name without placeholders (file), the key of a stream such as `orders` (redis-streams).",
+        "The place, with placeholders `{event_type}`, `{tenant}`, `{aggregate_type}`, `{aggregate_id}`: a subject such as `orders.{event_type}` (jetstream), a path such as `/` or `/events/{event_type}` (http), a topic such as `orders` (kafka; `orders/3` with an explicit partitioner), a file name without placeholders (file), the key of a stream such as `orders` (redis-streams).",
     ),
     only(
         &["jetstream"],
@@ -567,6 +608,13 @@ pub(crate) const KEYS: &[Key] = &[
         Text,
         Required,
         "The stream that must acknowledge.",
+    ),
+    only(
+        &["kafka"],
+        "destinations.*.partitioner",
+        Choice(&["murmur2", "crc32", "explicit"]),
+        Optional,
+        "How a key chooses its partition: as the Java client does (`murmur2`), as librdkafka does (`crc32`), or the target names it (`explicit`). Absent: `murmur2`.",
     ),
     key(
         "destinations.*.receipt_type",
@@ -688,7 +736,7 @@ pub(crate) const KEYS: &[Key] = &[
 ];
 
 /// The kinds of connection, and of destination: one per transport.
-pub(crate) const KINDS: &[&str] = &["jetstream", "http", "file", "redis-streams"];
+pub(crate) const KINDS: &[&str] = &["jetstream", "http", "file", "redis-streams", "kafka"];
 
 /// The key of a pattern.
 ///

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use postrider_contract::destination::{
-    Durability, Key, OnQuarantine, OnUnknown, Ordering, Serializer,
+    Durability, Key, OnQuarantine, OnUnknown, Ordering, Partitioner, Serializer,
 };
 use postrider_core::{backoff::Backoff, deadline::Deadlines};
 
@@ -74,6 +74,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) enum Kind {
     JetStream(JetStream),
+    Kafka(Kafka),
     Http(Http),
     File {
         /// As written; relative to [`Config::base`], as every path here.
@@ -104,6 +105,25 @@ pub(crate) struct JetStream {
     pub(crate) provision_replicas: u32,
     pub(crate) provision_bytes_max: Option<u64>,
     pub(crate) provision_age_max: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Kafka {
+    pub(crate) brokers: Vec<String>,
+    pub(crate) sasl_mechanism: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) tls_required: bool,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) cert_file: Option<PathBuf>,
+    pub(crate) key_file: Option<PathBuf>,
+    pub(crate) api_timeout: Duration,
+    pub(crate) in_flight_max: u32,
+    pub(crate) in_flight_bytes_max: u64,
+    pub(crate) message_bytes_max: u32,
+    pub(crate) lookup_messages_max: u32,
+    pub(crate) provision_partitions: u32,
+    pub(crate) provision_replicas: u32,
 }
 
 #[derive(Debug)]
@@ -148,6 +168,8 @@ pub(crate) struct Destination {
     pub(crate) container: Option<String>,
     pub(crate) receipt_type: Option<String>,
     pub(crate) key: Key,
+    /// Absent: the kind's own.
+    pub(crate) partitioner: Option<Partitioner>,
     pub(crate) serializer: Serializer,
     pub(crate) durability: Option<Durability>,
     pub(crate) ordering: Ordering,
@@ -181,6 +203,7 @@ impl Connection {
     pub(crate) fn kind(&self) -> &'static str {
         match self.kind {
             Kind::JetStream(_) => "jetstream",
+            Kind::Kafka(_) => "kafka",
             Kind::Http(_) => "http",
             Kind::File { .. } => "file",
             Kind::RedisStreams(_) => "redis-streams",

@@ -1,9 +1,6 @@
 //! Contract objects from the file.
 
-use postrider_contract::{
-    Destination, EventType,
-    destination::{Partitioner, Schema},
-};
+use postrider_contract::{Destination, EventType, destination::Schema};
 use postrider_schema::Schemas;
 
 use crate::{
@@ -33,7 +30,7 @@ pub(super) fn destination(
         target: wanted.target.clone(),
         container: wanted.container.clone(),
         key: wanted.key,
-        partitioner: Partitioner::None,
+        partitioner: wanted.partitioner.unwrap_or(defaults.partitioner),
         serializer: wanted.serializer,
         durability: wanted.durability.unwrap_or(defaults.durability),
         receipt_type: wanted
