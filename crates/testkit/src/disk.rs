@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::watchdog::Watchdog;
 
 /// Holds what tests store. It takes memory only as it is used.
-const MEGABYTES: u32 = 128;
+const MEGABYTES: u32 = 256;
 const BLOCK: usize = 1024 * 1024;
 
 /// A folder that is a disk of its own where mounting is permitted, and else just a folder.

@@ -50,6 +50,10 @@ pub struct Nats {
     port: Port,
 }
 
+/// By itself a server takes three quarters of what is free on its disk when it starts, which is less
+/// after each start: one that has stored much would refuse to store more.
+const STORE_MAX: &str = "8GB";
+
 impl Nats {
     /// Starts the server program `binary`.
     pub async fn start(binary: &Path) -> Result<Self> {
@@ -147,7 +151,8 @@ impl Nats {
         let own = || self.program.folder().join("jetstream");
         let store = options.store.clone().unwrap_or_else(own);
         let mut config = format!(
-            "host: 127.0.0.1\nport: {}\njetstream {{ store_dir: \"{}\" }}\n",
+            "host: 127.0.0.1\nport: {}\n\
+             jetstream {{ store_dir: \"{}\", max_file_store: {STORE_MAX} }}\n",
             self.port(),
             store.display()
         );
