@@ -1,5 +1,6 @@
 //! The servers that all tests share: PostgreSQL, PgBouncer in front of it, NATS in the oldest
-//! supported and in a current version, and Redis. All private, on free ports, gone at the end.
+//! supported and in a current version, Redis and RabbitMQ. All private, on free ports, gone at the
+//! end.
 
 use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use postrider_testkit::env::name;
 use postrider_testkit::postgres::{execute, query_column};
-use postrider_testkit::{Nats, PgBouncer, Postgres, Redis};
+use postrider_testkit::{Nats, PgBouncer, Postgres, RabbitMq, Redis};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -26,10 +27,13 @@ pub(crate) struct Services {
     nats_old: Nats,
     nats_current: Nats,
     redis: Redis,
+    rabbitmq: RabbitMq,
 }
 
 impl Services {
     pub(crate) async fn start(tools: Tools) -> Result<Self> {
+        // The slowest by far, beside the others.
+        let rabbitmq = tokio::spawn(RabbitMq::start());
         let postgres = Postgres::start().await?;
         let pooler = PgBouncer::start(&postgres).await?;
         let nats_old = Nats::start(&tools.nats_old).await?;
@@ -42,6 +46,7 @@ impl Services {
             nats_old,
             nats_current,
             redis,
+            rabbitmq: rabbitmq.await.context("starting RabbitMQ")??,
         })
     }
 
@@ -53,6 +58,7 @@ impl Services {
             (name::PGBOUNCER, self.pooler.url("postgres")),
             (name::NATS, self.nats_old.url()),
             (name::NATS_CURRENT, self.nats_current.url()),
+            (name::RABBITMQ, self.rabbitmq.url()),
             (name::NATS_SERVER_OLD, path(&self.tools.nats_old)),
             (name::NATS_SERVER_CURRENT, path(&self.tools.nats_current)),
             (name::REDIS, self.redis.url()),

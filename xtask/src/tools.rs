@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use postrider_testkit::RabbitMq;
 
 use crate::run::{find, line, read, run, succeeds};
 use crate::workspace;
@@ -109,11 +110,12 @@ fn system_packages() -> Result<()> {
 
 fn missing_system_packages() -> Vec<&'static str> {
     let python_with_pip = || succeeds(Command::new("python3").args(["-m", "pip", "--version"]));
-    let needed: [(&str, bool); 9] = [
+    let needed: [(&str, bool); 10] = [
         ("postgresql", has_postgres()),
         ("pgbouncer", find("pgbouncer").is_some()),
         ("nats-server", find("nats-server").is_some()),
         ("redis-server", find("redis-server").is_some()),
+        ("rabbitmq-server", RabbitMq::is_installed()),
         // Steps the clock of single processes; its program alone is in PATH.
         ("faketime", find("faketime").is_some()),
         ("nodejs", find("node").is_some()),

@@ -1,5 +1,5 @@
-//! The servers that all tests share, by environment variables. Each test makes its own database
-//! or stream there and never stops, floods or reconfigures the server.
+//! The servers that all tests share, by environment variables. Each test makes its own database,
+//! stream or queue there and never stops, floods or reconfigures the server.
 //!
 //! A missing variable panics: a test that needs a server fails without it and is never skipped.
 
@@ -31,6 +31,8 @@ pub mod name {
     pub const REDIS_CLI: &str = "POSTRIDER_TEST_REDIS_CLI";
     /// Path of the nisshi program, a broker that speaks Kafka's protocol.
     pub const NISSHI: &str = "POSTRIDER_TEST_NISSHI";
+    /// URL of a RabbitMQ server, without the user.
+    pub const RABBITMQ: &str = "POSTRIDER_TEST_RABBITMQ_URL";
     /// Path of the Python interpreter.
     pub const PYTHON: &str = "POSTRIDER_TEST_PYTHON";
     /// PYTHONPATH with psycopg.
@@ -69,6 +71,12 @@ pub fn nats_url() -> String {
 #[must_use]
 pub fn nats_current_url() -> String {
     var(name::NATS_CURRENT)
+}
+
+/// URL of the shared RabbitMQ server, without the user.
+#[must_use]
+pub fn rabbitmq_url() -> String {
+    var(name::RABBITMQ)
 }
 
 /// The oldest supported nats-server program, for [`crate::Nats::start`].

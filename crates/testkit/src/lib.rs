@@ -1,7 +1,8 @@
 //! Real servers for tests: started, stopped, killed, paused and restarted on a stable loopback
 //! port with their data in a temporary folder. It never touches a server that it did not start.
 //!
-//! - [`Postgres`], [`PgBouncer`], [`Nats`], [`Redis`], [`Kafka`]: private servers that a test may
+//! - [`Postgres`], [`PgBouncer`], [`Nats`], [`RabbitMq`], [`Redis`], [`Kafka`]: private servers that a
+//!   test may
 //!   break.
 //! - [`mod@env`]: the servers that `cargo xtask test` shares between all tests; never break those.
 //! - [`FaultProxy`]: a TCP proxy that delays, silences, half-closes and cuts.
@@ -18,6 +19,7 @@ pub mod nats;
 pub mod postgres;
 pub mod proxy;
 pub mod redis;
+pub mod rabbitmq;
 
 mod account;
 mod condition;
@@ -38,3 +40,4 @@ pub use postgres::Postgres;
 pub use program::Program;
 pub use proxy::FaultProxy;
 pub use redis::Redis;
+pub use rabbitmq::RabbitMq;
