@@ -2,10 +2,11 @@
 //! the documentation's tables with a column `code`, which are built in.
 
 /// Every page with such a table.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     include_str!("../../../docs/states.md"),
     include_str!("../../../docs/transports/nats.md"),
     include_str!("../../../docs/transports/kafka.md"),
+    include_str!("../../../docs/transports/rabbitmq.md"),
     include_str!("../../../docs/transports/http.md"),
     include_str!("../../../docs/transports/file.md"),
     include_str!("../../../docs/transports/redis.md"),
@@ -103,7 +104,7 @@ mod tests {
     }
 
     /// Literals in the sources that stand where a code does, and are none.
-    const NO_CODES: [&str; 20] = [
+    const NO_CODES: [&str; 27] = [
         "file",
         "http",
         "jetstream",
@@ -113,6 +114,13 @@ mod tests {
         "sasl_plaintext",
         "sasl_ssl",
         "ce_id",
+        "rabbitmq",
+        "topic",
+        "direct",
+        "fanout",
+        "stream",
+        "quorum",
+        "classic",
         "warning",
         "whsec_",
         "pending",
@@ -134,6 +142,7 @@ mod tests {
         for folder in [
             "transport-nats/src",
             "transport-kafka/src",
+            "transport-rabbitmq/src",
             "transport-http/src",
             "transport-file/src",
             "transport-redis/src",

@@ -1,4 +1,4 @@
-//! The command line on PostgreSQL and JetStream: from nothing to a receipt, and what is said of a
+//! The command line on PostgreSQL with JetStream and with RabbitMQ: from nothing to a receipt, and what is said of a
 //! stream that does not fit.
 
 mod process;
@@ -7,12 +7,81 @@ use std::time::Duration;
 
 use anyhow::Result;
 use postrider_testkit::{
-    Program, env, eventually,
+    Program, RabbitMq, env, eventually,
     postgres::{execute, query_column},
 };
 use process::{DATABASE_URL, Place, configuration};
 
 const WITHIN: Duration = Duration::from_secs(60);
+
+/// A configuration on a database and a queue of its own; the queue's name.
+async fn place_on_rabbitmq() -> Result<(Place, String)> {
+    let url = env::postgres().create_database().await?;
+    let queue = url.rsplit('/').next().unwrap_or_default().to_owned();
+    let connection = format!(
+        "kind = \"rabbitmq\"\ncluster = \"{}\"\nservers = [\"{}\"]",
+        RabbitMq::CLUSTER,
+        env::rabbitmq_url()
+    );
+    let destination = format!("target = \"{queue}\"");
+    let configuration = configuration(DATABASE_URL, "orders", &connection, &destination);
+    let mut place = Place::new(&configuration);
+    place.set("DATABASE_URL", &url);
+    Ok((place, queue))
+}
+
+/// Everything in a queue, read with another client: message id and body.
+async fn taken_from(queue: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    let url = env::rabbitmq_url().replace("amqp://", "amqp://guest:guest@");
+    let properties = lapin::ConnectionProperties::default();
+    let connection = lapin::Connection::connect(&url, properties).await?;
+    let channel = connection.create_channel().await?;
+    let options = lapin::options::BasicGetOptions { no_ack: true };
+    let mut taken = Vec::new();
+    while let Some(message) = channel.basic_get(queue.into(), options).await? {
+        let id = message.properties.message_id().as_ref();
+        let id = id.map(ToString::to_string).unwrap_or_default();
+        taken.push((id, message.delivery.data));
+    }
+    Ok(taken)
+}
+
+#[tokio::test]
+async fn from_nothing_to_a_queue_on_postgres_and_rabbitmq() -> Result<()> {
+    let (place, queue) = place_on_rabbitmq().await?;
+    place.done("migrate");
+    place.done("apply --yes");
+    // The queue is not there: said by check, made by provision and by nothing else.
+    let check = place.answer("check");
+    assert_eq!(check.code, Some(1), "{}", check.stderr);
+    assert!(check.stdout.contains("queue_missing"), "{}", check.stdout);
+    assert!(place.done("explain unroutable").contains("NO_ROUTE"));
+    assert_eq!(place.answer("provision").code, Some(1));
+    assert_eq!(place.answer("check").code, Some(1));
+    place.done("provision --yes");
+    let check = place.answer("check");
+    assert_eq!(check.code, Some(0), "{}", check.stdout);
+
+    let relay = Program::new("relay")?;
+    let ids = [place.append(1, "a"), place.append(2, "a")];
+    relay.spawn(place.command(["run"]))?;
+    for id in &ids {
+        eventually(WITHIN, "the receipt", || async {
+            place.done(&format!("why {id}")).contains("amqp.confirm/1")
+        })
+        .await?;
+    }
+    relay.terminate()?;
+    assert_eq!(relay.wait(WITHIN).await?.code(), Some(0));
+    let why = place.answer(&format!("why {} --json", ids[1])).json();
+    let receipt = &why["deliveries"][0]["because"][0]["receipt"];
+    assert_eq!(receipt["type"], "amqp.confirm/1");
+    assert_eq!(receipt["routingKey"], queue.as_str());
+    let taken = taken_from(&queue).await?;
+    let got: Vec<&str> = taken.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(got, ids, "both, once, in their order");
+    Ok(())
+}
 
 /// A configuration on a database and a stream of its own.
 async fn place() -> Result<Place> {

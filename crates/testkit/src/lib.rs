@@ -2,8 +2,7 @@
 //! port with their data in a temporary folder. It never touches a server that it did not start.
 //!
 //! - [`Postgres`], [`PgBouncer`], [`Nats`], [`RabbitMq`], [`Redis`], [`Kafka`]: private servers that a
-//!   test may
-//!   break.
+//!   test may break.
 //! - [`mod@env`]: the servers that `cargo xtask test` shares between all tests; never break those.
 //! - [`FaultProxy`]: a TCP proxy that delays, silences, half-closes and cuts.
 //! - [`SmallDisk`]: a disk that can be filled up, where mounting is permitted.
@@ -18,8 +17,8 @@ pub mod env;
 pub mod nats;
 pub mod postgres;
 pub mod proxy;
-pub mod redis;
 pub mod rabbitmq;
+pub mod redis;
 
 mod account;
 mod condition;
@@ -39,5 +38,5 @@ pub use port::Port;
 pub use postgres::Postgres;
 pub use program::Program;
 pub use proxy::FaultProxy;
-pub use redis::Redis;
 pub use rabbitmq::RabbitMq;
+pub use redis::Redis;

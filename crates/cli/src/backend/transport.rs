@@ -18,6 +18,7 @@ use postrider_transport_file as file;
 use postrider_transport_http as http;
 use postrider_transport_kafka as kafka;
 use postrider_transport_nats as nats;
+use postrider_transport_rabbitmq as rabbitmq;
 use postrider_transport_redis as redis;
 use serde_json::{Map, Value, json};
 
@@ -25,7 +26,7 @@ use crate::{
     code::Code,
     config::{
         Config, keys,
-        model::{Connection, Http, JetStream, Kafka, Kind, RedisStreams},
+        model::{Connection, Http, JetStream, Kafka, Kind, RabbitMq, RedisStreams},
         secret::Secret,
     },
     fault::Fault,
@@ -43,6 +44,11 @@ pub(crate) fn defaults(connection: &Connection) -> Defaults {
     match connection.kind {
         Kind::JetStream(_) => Defaults {
             receipt_type: nats::RECEIPT_TYPE,
+            durability: Durability::Stored,
+            partitioner: Partitioner::None,
+        },
+        Kind::RabbitMq(_) => Defaults {
+            receipt_type: rabbitmq::RECEIPT_TYPE,
             durability: Durability::Stored,
             partitioner: Partitioner::None,
         },
@@ -113,6 +119,10 @@ impl TransportFactory for Factory {
             Kind::JetStream(settings) => {
                 let settings = read(place.jetstream(settings, connect)?)?;
                 Arc::new(nats::JetStream::open(destination, settings)?)
+            }
+            Kind::RabbitMq(settings) => {
+                let settings = read(place.rabbitmq(settings, connect)?)?;
+                Arc::new(rabbitmq::RabbitMq::open(destination, settings)?)
             }
             Kind::Kafka(settings) => {
                 let settings = read(place.kafka(settings, connect, deadlines.hard)?)?;
@@ -257,6 +267,41 @@ impl Place<'_> {
             "groups": settings.groups,
             "length_max": settings.length_max,
             "lookup_entries_max": settings.lookup_entries_max,
+        }))
+    }
+
+    fn rabbitmq(&self, settings: &RabbitMq, connect: std::time::Duration) -> Result<Value, Error> {
+        let credentials = match (&settings.user, &settings.password) {
+            (Some(user), Some(password)) => json!({
+                "user_password": { "user": user, "password": self.secret("password", password)? }
+            }),
+            (_, _) if settings.certificate_login => json!("certificate"),
+            (_, _) => json!("guest"),
+        };
+        Ok(json!({
+            "servers": settings.servers,
+            "vhost": settings.vhost,
+            "credentials": credentials,
+            "tls": {
+                "ca_file": self.path(settings.ca_file.as_ref()),
+                "cert_file": self.path(settings.cert_file.as_ref()),
+                "key_file": self.path(settings.key_file.as_ref()),
+            },
+            "connect_timeout_ms": millis(connect),
+            "api_timeout_ms": millis(settings.api_timeout),
+            "heartbeat_s": settings.heartbeat.as_secs().clamp(1, u16::MAX.into()),
+            "in_flight_max": settings.in_flight_max,
+            "message_bytes_max": settings.message_bytes_max,
+            "priority": settings.priority,
+            "expiration_ms": settings
+                .expiration
+                .map(|time| millis(time).min(u32::MAX.into())),
+            "streams": settings.streams,
+            "lookup_messages_max": settings.lookup_messages_max,
+            "provision": {
+                "exchange_type": settings.provision_exchange_type,
+                "queue_type": settings.provision_queue_type,
+            },
         }))
     }
 

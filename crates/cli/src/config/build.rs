@@ -17,7 +17,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer, value, value::StringDeserial
 use super::{
     layers::Settings,
     model::{
-        Config, Connection, Destination, EventType, Http, JetStream, Kafka, Kind, Log,
+        Config, Connection, Destination, EventType, Http, JetStream, Kafka, Kind, Log, RabbitMq,
         RedisStreams, Relay, Route, Store,
     },
     path::Path,
@@ -258,6 +258,7 @@ impl<'a> Reader<'a> {
             let kind = match section.text("kind").as_deref() {
                 Some("jetstream") => self.jetstream(&section).map(Kind::JetStream),
                 Some("kafka") => self.kafka(&section).map(Kind::Kafka),
+                Some("rabbitmq") => self.rabbitmq(&section).map(Kind::RabbitMq),
                 Some("http") => self.http(&section).map(Kind::Http),
                 Some("file") => file(&section),
                 Some("redis-streams") => self.redis(&section).map(Kind::RedisStreams),
@@ -283,6 +284,48 @@ impl<'a> Reader<'a> {
             connections.insert(name, connection);
         }
         connections
+    }
+
+    fn rabbitmq(&mut self, section: &Section<'_>) -> Option<RabbitMq> {
+        let rabbitmq = RabbitMq {
+            servers: self.servers(section, &["amqp://", "amqps://"], "use user and password"),
+            vhost: section.text("vhost")?,
+            user: section.text("user"),
+            password: section.secret("password"),
+            certificate_login: section.boolean("certificate_login"),
+            ca_file: section.text("ca_file").map(PathBuf::from),
+            cert_file: section.text("cert_file").map(PathBuf::from),
+            key_file: section.text("key_file").map(PathBuf::from),
+            api_timeout: section.duration("api_timeout"),
+            heartbeat: section.duration("heartbeat"),
+            in_flight_max: narrow(section.integer("in_flight_max")?),
+            message_bytes_max: section.integer("message_bytes_max")?,
+            priority: section.integer("priority").map(narrow),
+            expiration: section.optional_duration("expiration"),
+            streams: section.texts("streams"),
+            lookup_messages_max: narrow(section.integer("lookup_messages_max")?),
+            provision_exchange_type: section.text("provision_exchange_type")?,
+            provision_queue_type: section.text("provision_queue_type")?,
+        };
+        self.together(section, "user", "password");
+        self.together(section, "cert_file", "key_file");
+        if rabbitmq.certificate_login && rabbitmq.user.is_some() {
+            self.bad(
+                section,
+                "certificate_login",
+                "is set and user is too",
+                "keep one way to log in",
+            );
+        }
+        if rabbitmq.certificate_login && rabbitmq.cert_file.is_none() {
+            self.bad(
+                section,
+                "certificate_login",
+                "is set and cert_file is not",
+                "set cert_file and key_file",
+            );
+        }
+        Some(rabbitmq)
     }
 
     fn jetstream(&mut self, section: &Section<'_>) -> Option<JetStream> {
@@ -684,7 +727,7 @@ fn destination(section: &Section<'_>, connection: String, target: String) -> Opt
     Some(Destination {
         connection,
         target,
-        container: section.text("stream"),
+        container: section.text("stream").or(section.text("exchange")),
         receipt_type: section.text("receipt_type"),
         key: choice(section, "key")?,
         partitioner: choice(section, "partitioner"),

@@ -270,11 +270,11 @@ pub(crate) const KEYS: &[Key] = &[
         "The identity of what is connected to, as frozen in destinations and, where the kind can, compared at each connect. Absent: the table's name.",
     ),
     only(
-        &["jetstream", "redis-streams"],
+        &["jetstream", "redis-streams", "rabbitmq"],
         "connections.*.servers",
         Texts,
         Required,
-        "`nats://HOST:4222` or `tls://HOST:4222`, for redis-streams `redis://HOST:6379` or `rediss://HOST:6379` (TLS); tried in turn, without user or password.",
+        "`nats://HOST:4222` or `tls://HOST:4222`, for redis-streams `redis://HOST:6379` or `rediss://HOST:6379` (TLS), for rabbitmq `amqp://HOST:5672` or `amqps://HOST:5671` (TLS); tried in turn, without user or password.",
     ),
     only(
         &["jetstream"],
@@ -298,14 +298,14 @@ pub(crate) const KEYS: &[Key] = &[
         "The seed of a user nkey, `SU…`.",
     ),
     only(
-        &["jetstream", "redis-streams", "kafka"],
+        &["jetstream", "redis-streams", "kafka", "rabbitmq"],
         "connections.*.user",
         Text,
         Optional,
-        "A user; goes with `password`. Absent, with a password, for redis-streams: the default user.",
+        "A user; goes with `password`. Absent, with a password, for redis-streams: the default user; for rabbitmq: `guest`, which a server takes from its own machine only.",
     ),
     only(
-        &["jetstream", "redis-streams", "kafka"],
+        &["jetstream", "redis-streams", "kafka", "rabbitmq"],
         "connections.*.password",
         Secret,
         Optional,
@@ -326,28 +326,28 @@ pub(crate) const KEYS: &[Key] = &[
         "Start TLS before the server's first line (`handshake_first` on the server).",
     ),
     only(
-        &["jetstream", "http", "redis-streams", "kafka"],
+        &["jetstream", "http", "redis-streams", "kafka", "rabbitmq"],
         "connections.*.ca_file",
         File,
         Optional,
         "PEM file of authorities to trust; for http beside the system's. Absent: the system's.",
     ),
     only(
-        &["jetstream", "redis-streams", "kafka"],
+        &["jetstream", "redis-streams", "kafka", "rabbitmq"],
         "connections.*.cert_file",
         File,
         Optional,
         "PEM file of a client certificate; goes with `key_file`.",
     ),
     only(
-        &["jetstream", "redis-streams", "kafka"],
+        &["jetstream", "redis-streams", "kafka", "rabbitmq"],
         "connections.*.key_file",
         File,
         Optional,
         "PEM file of the certificate's key.",
     ),
     only(
-        &["jetstream", "redis-streams", "kafka"],
+        &["jetstream", "redis-streams", "kafka", "rabbitmq"],
         "connections.*.api_timeout",
         Duration,
         Default("5s"),
@@ -361,7 +361,7 @@ pub(crate) const KEYS: &[Key] = &[
         "Between pings; three without an answer end the connection.",
     ),
     only(
-        &["jetstream", "kafka"],
+        &["jetstream", "kafka", "rabbitmq"],
         "connections.*.in_flight_max",
         Integer {
             min: 1,
@@ -371,7 +371,7 @@ pub(crate) const KEYS: &[Key] = &[
         "Messages sent and not acknowledged yet, at most; also the longest batch.",
     ),
     only(
-        &["jetstream", "kafka"],
+        &["jetstream", "kafka", "rabbitmq"],
         "connections.*.lookup_messages_max",
         Integer {
             min: 1,
@@ -379,6 +379,72 @@ pub(crate) const KEYS: &[Key] = &[
         },
         Default("20000"),
         "Messages read in one look-up of earlier sends, at most.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.vhost",
+        Text,
+        Default("/"),
+        "The virtual host. Any but `/` is part of the cluster's identity: `CLUSTER/VHOST`.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.certificate_login",
+        Boolean,
+        Default("false"),
+        "Log in by the client certificate (mechanism EXTERNAL) instead of by `user`.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.heartbeat",
+        Duration,
+        Default("5s"),
+        "Between heartbeats, in whole seconds; two that do not come end the connection.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.message_bytes_max",
+        Integer {
+            min: 1,
+            max: 512 << 20,
+        },
+        Default("134217728"),
+        "Larger messages, headers and body, are rejected before they are sent; at most the server's `max_message_size`.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.priority",
+        Integer { min: 0, max: 255 },
+        Optional,
+        "The priority of messages whose event has no header `amqp-priority`.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.expiration",
+        Duration,
+        Optional,
+        "How long messages live in a queue whose event has no header `amqp-expiration`. Absent: for ever.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.streams",
+        Texts,
+        Default(""),
+        "The queues that are streams: events can be looked for there.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.provision_exchange_type",
+        Choice(&["topic", "direct", "fanout"]),
+        Default("topic"),
+        "The type of an exchange that `postrider provision` makes.",
+    ),
+    only(
+        &["rabbitmq"],
+        "connections.*.provision_queue_type",
+        Choice(&["quorum", "classic"]),
+        Default("quorum"),
+        "The type of a queue that `postrider provision` makes, unless it is in `streams`.",
     ),
     only(
         &["jetstream"],
@@ -600,7 +666,7 @@ pub(crate) const KEYS: &[Key] = &[
         "destinations.*.target",
         Text,
         Required,
-        "The place, with placeholders `{event_type}`, `{tenant}`, `{aggregate_type}`, `{aggregate_id}`: a subject such as `orders.{event_type}` (jetstream), a path such as `/` or `/events/{event_type}` (http), a topic such as `orders` (kafka; `orders/3` with an explicit partitioner), a file name without placeholders (file), the key of a stream such as `orders` (redis-streams).",
+        "The place, with placeholders `{event_type}`, `{tenant}`, `{aggregate_type}`, `{aggregate_id}`: a subject such as `orders.{event_type}` (jetstream), a routing key such as `orders.{event_type}` or, without `exchange`, a queue (rabbitmq), a path such as `/` or `/events/{event_type}` (http), a topic such as `orders` (kafka; `orders/3` with an explicit partitioner), a file name without placeholders (file), the key of a stream such as `orders` (redis-streams).",
     ),
     only(
         &["jetstream"],
@@ -615,6 +681,13 @@ pub(crate) const KEYS: &[Key] = &[
         Choice(&["murmur2", "crc32", "explicit"]),
         Optional,
         "How a key chooses its partition: as the Java client does (`murmur2`), as librdkafka does (`crc32`), or the target names it (`explicit`). Absent: `murmur2`.",
+    ),
+    only(
+        &["rabbitmq"],
+        "destinations.*.exchange",
+        Text,
+        Optional,
+        "The exchange. Absent: the default exchange, where `target` is the name of a queue or stream.",
     ),
     key(
         "destinations.*.receipt_type",
@@ -736,7 +809,14 @@ pub(crate) const KEYS: &[Key] = &[
 ];
 
 /// The kinds of connection, and of destination: one per transport.
-pub(crate) const KINDS: &[&str] = &["jetstream", "http", "file", "redis-streams", "kafka"];
+pub(crate) const KINDS: &[&str] = &[
+    "jetstream",
+    "http",
+    "file",
+    "redis-streams",
+    "kafka",
+    "rabbitmq",
+];
 
 /// The key of a pattern.
 ///

@@ -75,6 +75,7 @@ pub(crate) struct Connection {
 pub(crate) enum Kind {
     JetStream(JetStream),
     Kafka(Kafka),
+    RabbitMq(RabbitMq),
     Http(Http),
     File {
         /// As written; relative to [`Config::base`], as every path here.
@@ -105,6 +106,28 @@ pub(crate) struct JetStream {
     pub(crate) provision_replicas: u32,
     pub(crate) provision_bytes_max: Option<u64>,
     pub(crate) provision_age_max: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RabbitMq {
+    pub(crate) servers: Vec<String>,
+    pub(crate) vhost: String,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) certificate_login: bool,
+    pub(crate) ca_file: Option<PathBuf>,
+    pub(crate) cert_file: Option<PathBuf>,
+    pub(crate) key_file: Option<PathBuf>,
+    pub(crate) api_timeout: Duration,
+    pub(crate) heartbeat: Duration,
+    pub(crate) in_flight_max: u32,
+    pub(crate) message_bytes_max: u64,
+    pub(crate) priority: Option<u8>,
+    pub(crate) expiration: Option<Duration>,
+    pub(crate) streams: Vec<String>,
+    pub(crate) lookup_messages_max: u32,
+    pub(crate) provision_exchange_type: String,
+    pub(crate) provision_queue_type: String,
 }
 
 #[derive(Debug)]
@@ -204,6 +227,7 @@ impl Connection {
         match self.kind {
             Kind::JetStream(_) => "jetstream",
             Kind::Kafka(_) => "kafka",
+            Kind::RabbitMq(_) => "rabbitmq",
             Kind::Http(_) => "http",
             Kind::File { .. } => "file",
             Kind::RedisStreams(_) => "redis-streams",

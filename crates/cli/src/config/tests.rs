@@ -104,7 +104,7 @@ fn a_wrong_value_says_what_is_right() {
     );
     refused_below_good(
         "[connections.x]\nkind = 'pigeon'\n",
-        "[P0004] postrider.toml:22: connections.x.kind must be one of jetstream, http, file, redis-streams, kafka; it is \"pigeon\"\n  fix: correct it",
+        "[P0004] postrider.toml:22: connections.x.kind must be one of jetstream, http, file, redis-streams, kafka, rabbitmq; it is \"pigeon\"\n  fix: correct it",
     );
     refused_below_good(
         "[admin]\nlisten = 'localhost'\n",
