@@ -34,8 +34,8 @@ pub struct Connection {
     #[serde(default = "defaults::in_flight_max")]
     pub in_flight_max: u32,
     /// Larger messages, headers and body together, are rejected before they are sent.
-    #[serde(default = "defaults::message_bytes_max")]
-    pub message_bytes_max: u64,
+    #[serde(default = "defaults::publish_bytes_max")]
+    pub publish_bytes_max: u64,
     /// The priority of messages whose event has no header `amqp-priority`.
     #[serde(default)]
     pub priority: Option<u8>,
@@ -144,7 +144,7 @@ mod defaults {
     }
 
     /// What servers before 4.0 take; since then it is 16 MiB, which one learns from a refusal.
-    pub(super) fn message_bytes_max() -> u64 {
+    pub(super) fn publish_bytes_max() -> u64 {
         128 * 1024 * 1024
     }
 
@@ -217,7 +217,7 @@ pub(crate) struct Settings {
     pub(crate) api_timeout: Duration,
     pub(crate) heartbeat_s: u16,
     pub(crate) in_flight_max: u32,
-    pub(crate) message_bytes_max: usize,
+    pub(crate) publish_bytes_max: usize,
     pub(crate) extras: Extras,
     pub(crate) streams: Vec<String>,
     pub(crate) lookup_messages_max: u32,
@@ -272,8 +272,8 @@ impl Settings {
                 IN_FLIGHT_LIMIT.into(),
             ),
             (
-                "message_bytes_max",
-                connection.message_bytes_max,
+                "publish_bytes_max",
+                connection.publish_bytes_max,
                 MESSAGE_BYTES_LIMIT,
             ),
             (
@@ -303,7 +303,7 @@ impl Settings {
             api_timeout: Duration::from_millis(connection.api_timeout_ms),
             heartbeat_s: connection.heartbeat_s,
             in_flight_max: connection.in_flight_max,
-            message_bytes_max: usize::try_from(connection.message_bytes_max).unwrap_or(usize::MAX),
+            publish_bytes_max: usize::try_from(connection.publish_bytes_max).unwrap_or(usize::MAX),
             extras: Extras {
                 priority: connection.priority,
                 expiration_ms: connection.expiration_ms,

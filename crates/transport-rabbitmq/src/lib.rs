@@ -171,9 +171,9 @@ impl RabbitMq {
         let headers = message::check(message)?;
         let learned = &self.dial.learned;
         let total = headers_of(message) + message.body.len();
-        let max = self.settings.message_bytes_max;
+        let max = self.settings.publish_bytes_max;
         if total > max {
-            let detail = format!("{total} bytes with headers; message_bytes_max is {max}");
+            let detail = format!("{total} bytes with headers; publish_bytes_max is {max}");
             return Err(Outcome::rejected("message_too_large", &detail));
         }
         let body = message.body.len();

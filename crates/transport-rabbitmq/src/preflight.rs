@@ -30,12 +30,12 @@ pub(crate) async fn problems(
     }
     exchange(link, place, &mut found).await?;
     queue(link, place, &mut found).await?;
-    let bytes_max = settings.message_bytes_max as u64;
+    let bytes_max = settings.publish_bytes_max as u64;
     if usage.message_bytes_max > bytes_max {
         found.push(warning(
             "size_limit",
             format!(
-                "messages of up to {} bytes may come, and message_bytes_max is {bytes_max}: larger \
+                "messages of up to {} bytes may come, and publish_bytes_max is {bytes_max}: larger \
                  ones are quarantined; raise it together with the server's max_message_size",
                 usage.message_bytes_max
             ),

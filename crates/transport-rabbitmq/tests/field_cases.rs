@@ -187,7 +187,7 @@ async fn what_the_broker_finds_too_large_is_rejected_and_takes_no_neighbour_with
     let transport = open(
         &destination,
         with(|settings| {
-            settings["message_bytes_max"] = 4_000_000.into();
+            settings["publish_bytes_max"] = 4_000_000.into();
         }),
     );
     let large = fixture::message_of_size(&destination, 300_000);

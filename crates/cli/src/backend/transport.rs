@@ -291,7 +291,7 @@ impl Place<'_> {
             "api_timeout_ms": millis(settings.api_timeout),
             "heartbeat_s": settings.heartbeat.as_secs().clamp(1, u16::MAX.into()),
             "in_flight_max": settings.in_flight_max,
-            "message_bytes_max": settings.message_bytes_max,
+            "publish_bytes_max": settings.publish_bytes_max,
             "priority": settings.priority,
             "expiration_ms": settings
                 .expiration

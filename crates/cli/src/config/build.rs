@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
             api_timeout: section.duration("api_timeout"),
             heartbeat: section.duration("heartbeat"),
             in_flight_max: narrow(section.integer("in_flight_max")?),
-            message_bytes_max: section.integer("message_bytes_max")?,
+            publish_bytes_max: section.integer("publish_bytes_max")?,
             priority: section.integer("priority").map(narrow),
             expiration: section.optional_duration("expiration"),
             streams: section.texts("streams"),

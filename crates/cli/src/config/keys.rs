@@ -403,7 +403,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     only(
         &["rabbitmq"],
-        "connections.*.message_bytes_max",
+        "connections.*.publish_bytes_max",
         Integer {
             min: 1,
             max: 512 << 20,

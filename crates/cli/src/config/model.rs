@@ -121,7 +121,7 @@ pub(crate) struct RabbitMq {
     pub(crate) api_timeout: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) in_flight_max: u32,
-    pub(crate) message_bytes_max: u64,
+    pub(crate) publish_bytes_max: u64,
     pub(crate) priority: Option<u8>,
     pub(crate) expiration: Option<Duration>,
     pub(crate) streams: Vec<String>,

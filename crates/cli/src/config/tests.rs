@@ -172,6 +172,16 @@ fn what_is_missing_is_named() {
     assert!(said.starts_with("[P0005] postrider.toml:21: connections.n.servers is missing"));
 }
 
+/// A key is looked up by its name alone: two kinds that share a name share its default.
+#[test]
+fn no_key_is_listed_twice() {
+    let mut patterns: Vec<_> = keys::KEYS.iter().map(|key| key.pattern).collect();
+    let all = patterns.len();
+    patterns.sort_unstable();
+    patterns.dedup();
+    assert_eq!(patterns.len(), all);
+}
+
 #[test]
 fn a_key_of_another_kind_is_refused() {
     refused_below_good(

@@ -89,7 +89,7 @@ pub fn settings(port: u16, streams: &[&str]) -> serde_json::Value {
         "servers": [format!("amqp://127.0.0.1:{port}")],
         "connect_timeout_ms": 3_000,
         "api_timeout_ms": 5_000,
-        "message_bytes_max": MESSAGE_BYTES_MAX,
+        "publish_bytes_max": MESSAGE_BYTES_MAX,
         "streams": streams,
     })
 }
