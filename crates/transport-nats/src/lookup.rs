@@ -1,7 +1,7 @@
 //! Looking for messages by their id, without sending anything: reads forward from the anchor on the
 //! subject, up to the end as it was when the look-up began.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use futures::future::try_join_all;
 use postrider_contract::{EventId, Timestamp};
@@ -22,7 +22,7 @@ const CLOCK_MARGIN: Duration = Duration::from_secs(300);
 const HALVINGS_MAX: u32 = 64;
 
 /// Messages that are asked for at a time, where each question brings another one.
-const QUESTIONS_MAX: u64 = 16;
+const QUESTIONS_MAX: usize = 16;
 
 /// What to look for, by subject.
 #[derive(Debug, Default)]
@@ -90,7 +90,8 @@ pub(crate) async fn find(
     let max = usize::try_from(settings.lookup_messages_max).unwrap_or(usize::MAX);
     for (subject, want) in &wanted.subjects {
         let start = want.start(&info);
-        if !readings.resume(&info.created, subject, start) {
+        let last = info.state.last_seq;
+        if !readings.resume(&info.created, last, subject, start) {
             let from = first_of(link, place, &info, start).await?;
             readings.begin(subject, from, start, max);
         }
@@ -107,13 +108,11 @@ pub(crate) async fn find(
             let Some((false, next, full)) = state else {
                 break;
             };
-            if next > info.state.last_seq {
+            if next > last {
                 break;
             }
             if !full {
-                let ahead = info.state.last_seq - next + 1;
-                questions =
-                    read_on(link, place, readings, subject, next, questions.min(ahead)).await?;
+                questions = read_on(link, place, readings, subject, next..=last, questions).await?;
             } else if room_was_made {
                 found.complete = false;
                 break;
@@ -134,23 +133,25 @@ pub(crate) async fn find(
     Ok(found)
 }
 
-/// Reads the messages of a subject from `next` on: `count` questions at a time, so that a slow
-/// network does not make each wait for the one before it. Answers how many to ask the next time.
+/// Reads messages of a subject in a range that is not empty and taken already: `questions` at a
+/// time, so that a slow network does not make each wait for the one before it. Answers how many to
+/// ask the next time.
 ///
-/// The question for a sequence is answered with the first message at or after it. Each sequence that
-/// is asked for was taken already, so that what answers the last question is all that follows it.
+/// The question for a sequence is answered with the first message at or after it. Where the last
+/// question has no answer, the rest of the range holds nothing.
 async fn read_on(
     link: &Link,
     place: &Place,
     readings: &Readings,
     subject: &str,
-    next: u64,
-    count: u64,
-) -> Result<u64, ApiError> {
-    let end = next.saturating_add(count);
-    let questions =
-        (next..end).map(|sequence| stream::next(link, &place.stream, sequence, subject));
-    let answers = try_join_all(questions).await?;
+    range: RangeInclusive<u64>,
+    questions: usize,
+) -> Result<usize, ApiError> {
+    let end = *range.end();
+    let asked = range
+        .take(questions)
+        .map(|sequence| stream::next(link, &place.stream, sequence, subject));
+    let answers = try_join_all(asked).await?;
     let nothing_follows = answers.last().is_some_and(Option::is_none);
     let mut messages: Vec<Stored> = answers.into_iter().flatten().collect();
     messages.dedup_by_key(|stored| stored.sequence);
@@ -159,13 +160,13 @@ async fn read_on(
             reading.add(stored.sequence, stored.message_id.as_deref(), &stored.body);
         }
         if nothing_follows {
-            reading.read_to(end);
+            reading.read_to(end + 1);
         }
     });
-    Ok(if messages.len() as u64 * 2 > count {
-        (count * 2).min(QUESTIONS_MAX)
+    Ok(if messages.len() * 2 > questions {
+        (questions * 2).min(QUESTIONS_MAX)
     } else {
-        (count / 2).max(1)
+        (questions / 2).max(1)
     })
 }
 

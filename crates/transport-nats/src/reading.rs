@@ -61,12 +61,14 @@ pub(crate) struct Reading {
 impl Readings {
     /// Goes on with what was read of `subject` if that begins where it must. False: it does not,
     /// and [`Readings::begin`] is to say where it begins.
-    pub(crate) fn resume(&self, created: &str, subject: &str, start: Start) -> bool {
+    pub(crate) fn resume(&self, created: &str, last: u64, subject: &str, start: Start) -> bool {
         let mut inner = self.inner();
         if inner.created != created {
             inner.subjects.clear();
             created.clone_into(&mut inner.created);
         }
+        // A stream that ends before what was read has lost it, as by a crash of its server.
+        inner.subjects.retain(|_, reading| reading.next <= last + 1);
         let reading = inner.subjects.get(subject);
         reading.is_some_and(|reading| match start {
             Start::Sequence(start) => (reading.from..=reading.next).contains(&start),
@@ -79,7 +81,11 @@ impl Readings {
     pub(crate) fn begin(&self, subject: &str, from: u64, start: Start, max: usize) {
         let mut inner = self.inner();
         inner.subjects.remove(subject);
-        let remembered: usize = inner.subjects.values().map(Reading::len).sum();
+        let remembered: usize = inner
+            .subjects
+            .values()
+            .map(|reading| reading.len() + 1)
+            .sum();
         if remembered > max {
             inner.subjects.clear();
         }
@@ -183,7 +189,7 @@ mod tests {
     #[test]
     fn what_was_read_for_one_event_serves_for_another() {
         let readings = Readings::default();
-        assert!(!readings.resume("monday", SUBJECT, Start::Time(50)));
+        assert!(!readings.resume("monday", 20, SUBJECT, Start::Time(50)));
         readings.begin(SUBJECT, 5, Start::Time(50), 10);
         add(&readings, 6, 1);
         add(&readings, 7, 2);
@@ -198,7 +204,7 @@ mod tests {
             (Start::Sequence(11), false),
         ] {
             assert_eq!(
-                readings.resume("monday", SUBJECT, start),
+                readings.resume("monday", 20, SUBJECT, start),
                 there,
                 "{start:?}"
             );
@@ -210,18 +216,28 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_lost_what_was_read_is_read_again() {
+        let readings = Readings::default();
+        assert!(!readings.resume("monday", 9, SUBJECT, Start::Sequence(1)));
+        readings.begin(SUBJECT, 1, Start::Sequence(1), 10);
+        add(&readings, 9, 1);
+        assert!(readings.resume("monday", 9, SUBJECT, Start::Sequence(1)));
+        assert!(!readings.resume("monday", 8, SUBJECT, Start::Sequence(1)));
+    }
+
+    #[test]
     fn a_stream_that_was_made_anew_is_read_from_the_start() {
         let readings = Readings::default();
-        assert!(!readings.resume("monday", SUBJECT, Start::Sequence(1)));
+        assert!(!readings.resume("monday", 20, SUBJECT, Start::Sequence(1)));
         readings.begin(SUBJECT, 1, Start::Sequence(1), 10);
-        assert!(readings.resume("monday", SUBJECT, Start::Sequence(1)));
-        assert!(!readings.resume("tuesday", SUBJECT, Start::Sequence(1)));
+        assert!(readings.resume("monday", 20, SUBJECT, Start::Sequence(1)));
+        assert!(!readings.resume("tuesday", 20, SUBJECT, Start::Sequence(1)));
     }
 
     #[test]
     fn room_is_made_before_the_start_and_of_other_subjects() {
         let readings = Readings::default();
-        assert!(!readings.resume("monday", SUBJECT, Start::Sequence(1)));
+        assert!(!readings.resume("monday", 20, SUBJECT, Start::Sequence(1)));
         readings.begin(SUBJECT, 1, Start::Sequence(1), 1);
         (1..=3).for_each(|number| add(&readings, number, number.into()));
         readings.with(SUBJECT, |reading| {
@@ -232,16 +248,16 @@ mod tests {
             (sequence(&readings, 2), sequence(&readings, 3)),
             (None, Some(3))
         );
-        assert!(!readings.resume("monday", SUBJECT, Start::Sequence(2)));
+        assert!(!readings.resume("monday", 20, SUBJECT, Start::Sequence(2)));
         add(&readings, 4, 4);
         readings.begin("others", 1, Start::Sequence(1), 1);
-        assert!(!readings.resume("monday", SUBJECT, Start::Sequence(3)));
+        assert!(!readings.resume("monday", 20, SUBJECT, Start::Sequence(3)));
     }
 
     #[test]
     fn another_writing_of_an_id_is_another_message() {
         let readings = Readings::default();
-        assert!(!readings.resume("monday", SUBJECT, Start::Sequence(1)));
+        assert!(!readings.resume("monday", 20, SUBJECT, Start::Sequence(1)));
         readings.begin(SUBJECT, 1, Start::Sequence(1), 10);
         let text = id(1).simple().to_string();
         readings.with(SUBJECT, |reading| {

@@ -296,6 +296,35 @@ async fn nat_3_look_ups_longer_than_the_send_timeout_come_to_their_end() {
     }
 }
 
+/// Much was stored since on other subjects, and nothing on its own: one question tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nat_3_a_look_up_passes_over_what_is_not_of_its_subject() {
+    const OTHERS: usize = 300;
+    let (harness, transport) = short_window().await;
+    let mut sent = fixture::messages(&harness.destination(), 2);
+    let first = fixture::send_one(&transport, &sent[0], AMPLE).await;
+    assert_eq!(sequence(&first), (1, false));
+    let admin = harness.admin().await;
+    let mut acks = Vec::new();
+    for _ in 0..OTHERS {
+        let subject = format!("{}.other", harness.stream);
+        acks.push(admin.publish(subject, "".into()).await.unwrap());
+    }
+    for ack in acks {
+        ack.await.unwrap();
+    }
+    sent[1].earlier = Some(Earlier {
+        first_sent_ago: Duration::from_secs(9),
+        anchor: Some(Anchor::number(2)),
+    });
+    // A question for each of the others would take 30 times as long as the send may.
+    harness
+        .proxy
+        .set_both(Flow::Delay(Duration::from_millis(300)));
+    let outcome = fixture::send_one(&transport, &sent[1], Duration::from_secs(6)).await;
+    assert_eq!(sequence(&outcome), (OTHERS as u64 + 2, false));
+}
+
 /// What was read is forgotten where it makes room for what a later look-up needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nat_3_a_look_up_past_the_bound_of_an_earlier_one_finds_its_event() {
