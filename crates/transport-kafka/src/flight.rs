@@ -5,40 +5,16 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use postrider_contract::destination::{Destination, OnQuarantine, Ordering as Order};
-use postrider_core::{Class, Outcome};
-use postrider_transport::{Answer, Batch, Message};
+use postrider_core::Outcome;
+use postrider_transport::{
+    Answer, Batch, Message,
+    holds::{Holding, Holds, is_held},
+};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::{
     sync::{Notify, mpsc},
     time::Instant,
 };
-
-use crate::holds::Holds;
-
-/// What a message that was not acknowledged does to the later ones of its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holding {
-    /// The destination orders by key.
-    pub(crate) by_key: bool,
-    /// A rejected one holds too.
-    rejected: bool,
-}
-
-impl Holding {
-    pub(crate) fn of(destination: &Destination) -> Self {
-        Self {
-            by_key: match destination.ordering {
-                Order::None => false,
-                Order::Key | Order::Strict => true,
-            },
-            rejected: match destination.on_quarantine {
-                OnQuarantine::Hold => true,
-                OnQuarantine::Pass => false,
-            },
-        }
-    }
-}
 
 /// Where a message was sent to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,7 +167,7 @@ impl Flight {
     }
 
     fn mark(&self, index: usize, outcome: &Outcome) {
-        if !self.holding.by_key || !self.is_failure(outcome) {
+        if !self.holding.holds(outcome) {
             return;
         }
         lock(&self.failed).push(index);
@@ -206,25 +182,6 @@ impl Flight {
         self.holds
             .hold(message, Instant::now(), self.batch.send_timeout);
     }
-
-    fn is_failure(&self, outcome: &Outcome) -> bool {
-        match outcome {
-            Outcome::Acknowledged(_) => false,
-            Outcome::Rejected { .. } => self.holding.rejected,
-            Outcome::Retryable { .. } | Outcome::Unknown { .. } => true,
-        }
-    }
-}
-
-/// It waited for another one, and says nothing by itself.
-fn is_held(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Retryable {
-            class: Class::Held,
-            ..
-        }
-    )
 }
 
 /// A panic while it is held leaves a state that is still true.

@@ -4,7 +4,6 @@
 mod anchor;
 mod connection;
 mod flight;
-mod holds;
 mod link;
 mod lookup;
 mod outcome;
@@ -31,7 +30,7 @@ use postrider_contract::Destination;
 use postrider_core::Outcome;
 use postrider_transport::{
     Anchor, Answer, Batch, ConsumerPosition, Error, Message, Probe, ProbeStrength, Probed, Problem,
-    Provisioning, Traits, Transport, Usage,
+    Provisioning, Traits, Transport, Usage, holds::Holds,
 };
 use tokio::{
     sync::{Mutex, mpsc},
@@ -40,7 +39,7 @@ use tokio::{
 
 pub use connection::{Connection, Mechanism, Provision, Sasl, Tls};
 
-use crate::{connection::Settings, holds::Holds, link::Link, place::Place};
+use crate::{connection::Settings, link::Link, place::Place};
 
 /// The `kind` of destinations that this transport serves.
 pub const KIND: &str = "kafka";

@@ -7,9 +7,9 @@ use postrider_contract::{
     destination::{Durability, Key, Partitioner, Serializer},
 };
 use postrider_core::Outcome;
-use postrider_transport::{Error, Message, Routing, Template, target::Alphabet};
+use postrider_transport::{Error, Message, Routing, Template, holds::Holding, target::Alphabet};
 
-use crate::{KIND, RECEIPT_TYPE, flight::Holding, partitioner};
+use crate::{KIND, RECEIPT_TYPE, partitioner};
 
 /// A topic's name holds letters, digits, `.`, `_` and `-`; there is nothing to encode the rest by.
 const ALPHABET: Alphabet = Alphabet {

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use postrider_core::{Class, Outcome};
-use postrider_transport::{Answer, Batch, Message};
+use postrider_core::Outcome;
+use postrider_transport::{Answer, Batch, Message, holds::held};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::{
     sync::mpsc,
@@ -439,13 +439,4 @@ fn answer_all(flight: &Flight, wanted: &[(usize, Arc<str>)], outcome: &Outcome) 
     for (index, _) in wanted {
         flight.answer(*index, outcome.clone());
     }
-}
-
-fn held() -> Outcome {
-    Outcome::retryable(
-        Class::Held,
-        "held",
-        "an earlier message of its key was not accepted",
-        None,
-    )
 }

@@ -5,10 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-use postrider_core::{Class, Outcome};
+use postrider_core::Outcome;
 use postrider_transport::{
     Answer, Batch, Message,
-    holds::{Holding, Holds},
+    holds::{Holding, Holds, is_held},
 };
 use tokio::{
     sync::{Notify, mpsc},
@@ -103,15 +103,4 @@ impl Flight {
     pub(crate) fn holds(&self, outcome: &Outcome) -> bool {
         self.holding.holds(outcome)
     }
-}
-
-/// It waited for another one, and says nothing by itself.
-fn is_held(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Retryable {
-            class: Class::Held,
-            ..
-        }
-    )
 }
