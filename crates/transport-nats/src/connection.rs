@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use postrider_transport::{Error, Secret};
+use postrider_transport::{Error, Secret, tls};
 use serde::Deserialize;
 use url::Url;
 
@@ -76,6 +76,16 @@ pub struct Tls {
     pub cert_file: Option<PathBuf>,
     #[serde(default)]
     pub key_file: Option<PathBuf>,
+}
+
+impl Tls {
+    pub(crate) fn files(&self) -> tls::Files {
+        tls::Files {
+            ca_file: self.ca_file.clone(),
+            cert_file: self.cert_file.clone(),
+            key_file: self.key_file.clone(),
+        }
+    }
 }
 
 /// The shape of a stream made by `provision`.

@@ -1,21 +1,15 @@
 //! From an address to a connection that is ready: TCP, TLS, credentials, first ping.
 
-use std::{path::Path, sync::Arc};
-
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::BytesMut;
-use postrider_transport::Secret;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-};
+use postrider_transport::{Secret, tls};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
 };
 
 use crate::{
-    connection::{Credentials, Server, Settings, Tls},
+    connection::{Credentials, Server, Settings},
     protocol::{Connect, Op, ServerInfo, parse},
 };
 
@@ -47,6 +41,18 @@ impl From<std::io::Error> for Refused {
     }
 }
 
+impl From<tls::Failed> for Refused {
+    fn from(failed: tls::Failed) -> Self {
+        match failed {
+            tls::Failed::Unavailable(error) => error.into(),
+            tls::Failed::Misconfigured(_) => Self::Misconfigured {
+                code: tls::CODE,
+                message: failed.to_string(),
+            },
+        }
+    }
+}
+
 /// Connects within the configured time.
 pub(crate) async fn connect(settings: &Settings, server: &Server) -> Result<Ready, Refused> {
     let within = tokio::time::timeout(settings.connect_timeout, dial(settings, server)).await;
@@ -73,7 +79,7 @@ async fn dial(settings: &Settings, server: &Server) -> Result<Ready, Refused> {
     let mut socket: Box<dyn Socket> = Box::new(tcp);
     let mut rest = BytesMut::with_capacity(8 * 1024);
     if settings.tls.first {
-        socket = secure(socket, settings, server).await?;
+        socket = Box::new(tls::secure(socket, &settings.tls.files(), &server.host).await?);
     }
     let info = first_line(&mut socket, &mut rest).await?;
     let wants_tls = settings.tls.required || server.tls || info.tls_required;
@@ -84,7 +90,7 @@ async fn dial(settings: &Settings, server: &Server) -> Result<Ready, Refused> {
                 "unexpected bytes before TLS".to_owned(),
             ));
         }
-        socket = secure(socket, settings, server).await?;
+        socket = Box::new(tls::secure(socket, &settings.tls.files(), &server.host).await?);
     }
     if !info.headers {
         return Err(Refused::Misconfigured {
@@ -233,77 +239,6 @@ pub(crate) fn creds_parts(creds: &Secret) -> Option<(&str, &str)> {
             .filter(|line| !line.starts_with('-'))
     };
     Some((part("JWT")?, part("SEED")?))
-}
-
-async fn secure(
-    socket: Box<dyn Socket>,
-    settings: &Settings,
-    server: &Server,
-) -> Result<Box<dyn Socket>, Refused> {
-    let tls = settings.tls.clone();
-    // Reads files: certificates may have been renewed since the last connection.
-    let config = tokio::task::spawn_blocking(move || client_config(&tls)).await;
-    let config = config.map_err(|_| bad_tls("its settings cannot be read"))??;
-    let name = ServerName::try_from(server.host.clone())
-        .map_err(|_| bad_tls("the address has no host name that a certificate could have"))?;
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    match connector.connect(name, socket).await {
-        Ok(secured) => Ok(Box::new(secured)),
-        // A fault of the protocol (certificate, version) is wrapped in InvalidData.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(bad_tls(
-            "it was refused; check authorities, certificates and host name",
-        )),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn client_config(tls: &Tls) -> Result<ClientConfig, Refused> {
-    let mut roots = RootCertStore::empty();
-    match &tls.ca_file {
-        Some(path) => {
-            for authority in certificates(path)? {
-                roots.add(authority).map_err(|_| unreadable(path))?;
-            }
-        }
-        None => {
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|_| bad_tls("no protocol version fits"))?
-        .with_root_certificates(roots);
-    match (&tls.cert_file, &tls.key_file) {
-        (Some(cert), Some(key)) => {
-            let own = PrivateKeyDer::from_pem_file(key).map_err(|_| unreadable(key))?;
-            builder
-                .with_client_auth_cert(certificates(cert)?, own)
-                .map_err(|_| unreadable(cert))
-        }
-        (None | Some(_), None) | (None, Some(_)) => Ok(builder.with_no_client_auth()),
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Refused> {
-    CertificateDer::pem_file_iter(path)
-        .and_then(|found| found.collect::<Result<Vec<_>, _>>())
-        .map_err(|_| unreadable(path))
-}
-
-fn unreadable(path: &Path) -> Refused {
-    bad_tls(&format!(
-        "{} cannot be read, or is not what it should be",
-        path.display()
-    ))
-}
-
-fn bad_tls(why: &str) -> Refused {
-    Refused::Misconfigured {
-        code: "tls",
-        message: format!("TLS: {why}"),
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! How to reach the servers: everything that may change without changing what is delivered where.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, time::Duration};
 
+pub use postrider_transport::tls::Files as Tls;
 use postrider_transport::{Error, Secret};
 use serde::Deserialize;
 use url::Url;
@@ -66,19 +67,6 @@ pub enum Credentials {
     },
     /// By the client certificate (mechanism EXTERNAL).
     Certificate,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// PEM file of the authorities to trust; the system's if absent.
-    #[serde(default)]
-    pub ca_file: Option<PathBuf>,
-    /// PEM files of a client certificate and its key; both or neither.
-    #[serde(default)]
-    pub cert_file: Option<PathBuf>,
-    #[serde(default)]
-    pub key_file: Option<PathBuf>,
 }
 
 /// The shape of what `provision` makes.

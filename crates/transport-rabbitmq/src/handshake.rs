@@ -1,20 +1,17 @@
 //! From an address to a connection that is ready: TCP, TLS, credentials, virtual host, and a
 //! channel in confirm mode.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
-};
+use postrider_transport::tls;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
 };
 
 use crate::{
-    connection::{Credentials, Server, Settings, Tls},
+    connection::{Credentials, Server, Settings},
     link::PUBLISHING,
     wire::{
         self, Closed, METHOD, Method, Table, Value, put_flag_field, put_long, put_method,
@@ -50,6 +47,18 @@ pub(crate) enum Refused {
 impl From<std::io::Error> for Refused {
     fn from(error: std::io::Error) -> Self {
         Self::Unavailable(error.kind().to_string())
+    }
+}
+
+impl From<tls::Failed> for Refused {
+    fn from(failed: tls::Failed) -> Self {
+        match failed {
+            tls::Failed::Unavailable(error) => error.into(),
+            tls::Failed::Misconfigured(_) => Self::Misconfigured {
+                code: tls::CODE,
+                message: failed.to_string(),
+            },
+        }
     }
 }
 
@@ -91,7 +100,7 @@ async fn dial(settings: &Settings, server: &Server) -> Result<Ready, Refused> {
         rest: BytesMut::with_capacity(8 * 1024),
     };
     if server.tls {
-        talk.socket = secure(talk.socket, &settings.tls, server).await?;
+        talk.socket = Box::new(tls::secure(talk.socket, &settings.tls, &server.host).await?);
     }
     talk.socket.write_all(wire::PROTOCOL).await?;
     talk.socket.flush().await?;
@@ -294,75 +303,4 @@ fn credentials(settings: &Settings, mechanisms: &str) -> Result<(&'static str, V
         });
     }
     Ok((mechanism, response))
-}
-
-async fn secure(
-    socket: Box<dyn Socket>,
-    tls: &Tls,
-    server: &Server,
-) -> Result<Box<dyn Socket>, Refused> {
-    let tls = tls.clone();
-    // Reads files: certificates may have been renewed since the last connection.
-    let config = tokio::task::spawn_blocking(move || client_config(&tls)).await;
-    let config = config.map_err(|_| bad_tls("its settings cannot be read"))??;
-    let name = ServerName::try_from(server.host.clone())
-        .map_err(|_| bad_tls("the address has no host name that a certificate could have"))?;
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    match connector.connect(name, socket).await {
-        Ok(secured) => Ok(Box::new(secured)),
-        // A fault of the protocol (certificate, version) is wrapped in InvalidData.
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(bad_tls(
-            "it was refused; check authorities, certificates and host name",
-        )),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn client_config(tls: &Tls) -> Result<ClientConfig, Refused> {
-    let mut roots = RootCertStore::empty();
-    match &tls.ca_file {
-        Some(path) => {
-            for authority in certificates(path)? {
-                roots.add(authority).map_err(|_| unreadable(path))?;
-            }
-        }
-        None => {
-            let found = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(found.certs);
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|_| bad_tls("no protocol version fits"))?
-        .with_root_certificates(roots);
-    match (&tls.cert_file, &tls.key_file) {
-        (Some(cert), Some(key)) => {
-            let own = PrivateKeyDer::from_pem_file(key).map_err(|_| unreadable(key))?;
-            builder
-                .with_client_auth_cert(certificates(cert)?, own)
-                .map_err(|_| unreadable(cert))
-        }
-        (None | Some(_), None) | (None, Some(_)) => Ok(builder.with_no_client_auth()),
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Refused> {
-    CertificateDer::pem_file_iter(path)
-        .and_then(|found| found.collect::<Result<Vec<_>, _>>())
-        .map_err(|_| unreadable(path))
-}
-
-fn unreadable(path: &Path) -> Refused {
-    bad_tls(&format!(
-        "{} cannot be read, or is not what it should be",
-        path.display()
-    ))
-}
-
-fn bad_tls(why: &str) -> Refused {
-    Refused::Misconfigured {
-        code: "tls",
-        message: format!("TLS: {why}"),
-    }
 }

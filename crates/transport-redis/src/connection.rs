@@ -1,7 +1,8 @@
 //! How to reach the servers: everything that may change without changing what is delivered where.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, time::Duration};
 
+pub use postrider_transport::tls::Files as Tls;
 use postrider_transport::{Error, Secret};
 use serde::Deserialize;
 use url::Url;
@@ -49,19 +50,6 @@ pub struct Connection {
     /// Most entries read in one look-up of earlier sends.
     #[serde(default = "defaults::lookup_entries_max")]
     pub lookup_entries_max: u32,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// PEM file of the authorities to trust; the system's if absent.
-    #[serde(default)]
-    pub ca_file: Option<PathBuf>,
-    /// PEM files of a client certificate and its key; both or neither.
-    #[serde(default)]
-    pub cert_file: Option<PathBuf>,
-    #[serde(default)]
-    pub key_file: Option<PathBuf>,
 }
 
 mod defaults {

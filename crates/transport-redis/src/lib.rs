@@ -13,7 +13,6 @@ mod positions;
 mod preflight;
 mod provision;
 mod resp;
-mod tls;
 
 use std::{
     collections::BTreeMap,

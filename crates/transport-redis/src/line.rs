@@ -7,6 +7,7 @@ use std::{
 };
 
 use postrider_core::{Class, Outcome};
+use postrider_transport::tls;
 use rand::Rng;
 use tokio::{
     net::TcpStream,
@@ -19,7 +20,7 @@ use crate::{
     connection::{Server, Settings},
     info::Info,
     link::{Facts, Link, Named, Refused, Socket, TEXT_BYTES_MAX, ask},
-    outcome, tls,
+    outcome,
 };
 
 /// Wait before the second try; it doubles from there.
@@ -226,7 +227,7 @@ async fn connect(settings: &Settings, place: &Place, server: &Server) -> Result<
     let tcp = TcpStream::connect((server.host.as_str(), server.port)).await?;
     tcp.set_nodelay(true)?;
     let socket: Box<dyn Socket> = if server.tls {
-        Box::new(tls::secure(tcp, &settings.tls, server).await?)
+        Box::new(tls::secure(tcp, &settings.tls, &server.host).await?)
     } else {
         Box::new(tcp)
     };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use postrider_transport::Error;
+use postrider_transport::{Error, tls};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::{Instant, timeout_at},
@@ -66,6 +66,15 @@ impl Refused {
 impl From<std::io::Error> for Refused {
     fn from(error: std::io::Error) -> Self {
         Self::of("not_connected", error.kind().to_string())
+    }
+}
+
+impl From<tls::Failed> for Refused {
+    fn from(failed: tls::Failed) -> Self {
+        match failed {
+            tls::Failed::Unavailable(error) => error.into(),
+            tls::Failed::Misconfigured(_) => Self::of(tls::CODE, failed.to_string()),
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 
 pub mod holds;
 pub mod target;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod wire;
 
 mod secret;
