@@ -3,7 +3,8 @@
 //! A position is drawn when an event is appended and becomes visible when its transaction commits,
 //! so positions appear out of order. The reader therefore remembers up to where nothing can appear
 //! any more, and reads from there rather than from the last position that it was given. Then an
-//! event that was committed before another of its key was begun is always read first (I15).
+//! event that was committed before another of its key was begun is read first (I15), as long as no
+//! transaction stays open past a bounded look back.
 //!
 //! The argument: let a fetch have seen positions up to P. What begins to write after it draws higher
 //! positions. What had begun has a lower number than the next fetch has ([`Horizon::number`]). Once a
@@ -90,8 +91,8 @@ impl Scan {
     }
 
     /// The next fetch reads above this. Not more than `look_back_max` deliveries are walked over
-    /// again: should one transaction stay open for longer than that, what it appended is read when
-    /// the scan next starts at the front.
+    /// again: should one transaction stay open for longer than that, whatever appears late meanwhile
+    /// is read when the scan next starts at the front.
     pub(super) fn start(&self, look_back_max: u64) -> Position {
         if self.read - self.still.read > look_back_max
             || mutation::on(Mutation::LateCommitOvertaken)
